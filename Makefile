@@ -1,0 +1,36 @@
+# Everything happens in .venv; `make demo` and `make test` are all a new machine needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_RUN ?= runs/demo
+SEED ?= 0
+
+.PHONY: setup demo test check format clean
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt scripts/install_gl.sh
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	sh scripts/install_gl.sh
+	touch $@
+
+demo: setup
+	$(BIN)/python examples/demo.py --seed $(SEED) --run-dir $(DEMO_RUN)
+
+test: check
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,53 @@
+"""FlashSAC: fast, stable off-policy reinforcement learning for robots.
+
+import flashsac
+flashsac.train("mujoco:HalfCheetah-v4", preset="laptop", run_dir="runs/cheetah")
+policy = flashsac.load_policy("runs/cheetah")
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "train": "flashsac.api",
+    "resume": "flashsac.api",
+    "configure": "flashsac.api",
+    "load_policy": "flashsac.policy",
+    "Policy": "flashsac.policy",
+    "TrainConfig": "flashsac.config",
+    "FlashSACError": "flashsac.errors",
+    "make_env": "flashsac.sims.registry",
+    "check_env": "flashsac.sims.base",
+}
+
+if TYPE_CHECKING:
+    from flashsac.api import configure, resume, train
+    from flashsac.config import TrainConfig
+    from flashsac.errors import FlashSACError
+    from flashsac.policy import Policy, load_policy
+    from flashsac.sims.base import check_env
+    from flashsac.sims.registry import make_env
+
+__all__ = [
+    "FlashSACError",
+    "Policy",
+    "TrainConfig",
+    "__version__",
+    "check_env",
+    "configure",
+    "load_policy",
+    "make_env",
+    "resume",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy: `import flashsac` must not wait for torch.
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'flashsac' has no attribute '{name}'")

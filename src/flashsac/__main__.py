@@ -1,0 +1,7 @@
+"""python -m flashsac"""
+
+import sys
+
+from flashsac.cli import main
+
+sys.exit(main())

@@ -1,0 +1,258 @@
+"""Checkpoints that lose nothing: atomic, checksummed, incremental for the replay, and never any code on load.
+
+A checkpoint is a folder `step-000000012000` with `state.safetensors` (all tensors), and `manifest.json` (the tree they belong
+to, versions, and the SHA-256 of every file it needs). It is written under a temporary name and renamed, so it is there whole
+or not at all. The replay's contents lie beside it as pieces, each written once: a checkpoint costs what is new.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from flashsac.core.replay import Replay
+from flashsac.errors import CheckpointError
+
+FORMAT = 1
+PIECE_BYTES = 256 * 2**20
+"""Replay pieces are cut to about this size, so that saving needs little extra memory."""
+
+
+@dataclasses.dataclass
+class Checkpoint:
+    """One that was loaded and verified."""
+
+    path: Path
+    step: int
+    task: str
+    state: dict[str, Any]
+    pieces: list[dict[str, Any]]
+
+
+# --- plain values, arrays and tensors as JSON plus tensors -------------------------------------------------------------
+
+
+def flatten(tree: Any, tensors: dict[str, torch.Tensor], path: str = "") -> Any:
+    """The tree with every tensor and array replaced by a reference, and the tensors put into `tensors`."""
+    if isinstance(tree, dict):
+        return {"dict": {str(key): flatten(value, tensors, f"{path}/{key}") for key, value in tree.items()}}
+    if isinstance(tree, list | tuple):
+        return {"list": [flatten(value, tensors, f"{path}/{i}") for i, value in enumerate(tree)]}
+    if isinstance(tree, torch.Tensor | np.ndarray):
+        tensor = tree.detach() if isinstance(tree, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(tree))
+        tensors[path] = tensor.cpu().clone().contiguous()
+        return {"array" if isinstance(tree, np.ndarray) else "tensor": path}
+    if isinstance(tree, np.generic):
+        return {"value": tree.item()}
+    if tree is None or isinstance(tree, bool | int | float | str):
+        return {"value": tree}
+    raise TypeError(f"cannot save a {type(tree).__name__} at {path}")
+
+
+def unflatten(node: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Any:
+    """The inverse of `flatten`."""
+    kind, value = next(iter(node.items()))
+    if kind == "dict":
+        return {key: unflatten(child, tensors) for key, child in value.items()}
+    if kind == "list":
+        return [unflatten(child, tensors) for child in value]
+    if kind == "value":
+        return value
+    return tensors[value] if kind == "tensor" else tensors[value].numpy()
+
+
+# --- files -------------------------------------------------------------------------------------------------------------
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(2**20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """safetensors to disk for certain; a full disk is an OSError here, whatever the library calls it."""
+    try:
+        save_file(tensors, path, metadata)
+        _sync(path)
+    except SafetensorError as error:
+        raise OSError(errno.ENOSPC if "os error 28" in str(error) else errno.EIO, str(error), str(path)) from error
+
+
+class CheckpointStore:
+    """The checkpoints of one run."""
+
+    def __init__(self, run_dir: Path, task: str, keep: int = 2):
+        self.folder = run_dir / "checkpoints"
+        self.pieces_folder = run_dir / "replay"
+        self.task, self.keep = task, max(1, keep)
+        self._pieces: list[dict[str, Any]] = []
+        self._saved_until = 0
+
+    # saving
+
+    def save(self, step: int, state: dict[str, Any], replay: Replay, write_policy: Callable[[Path], None]) -> Path:
+        """Save everything; on failure nothing is lost and the error says what to do."""
+        final = self.folder / f"step-{step:012d}"
+        temporary = self.folder / f".writing-{final.name}"
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+            self.pieces_folder.mkdir(exist_ok=True)
+            self._save_new_pieces(replay)
+            tensors: dict[str, torch.Tensor] = {}
+            manifest = {"format": FORMAT, "step": step, "task": self.task, "tree": flatten(state, tensors)}
+            save_tensors(tensors, temporary / "state.safetensors")
+            write_policy(temporary / "policy.safetensors")
+            manifest["files"] = {path.name: _digest(path) for path in sorted(temporary.iterdir())}
+            manifest["pieces"] = self._pieces
+            (temporary / "manifest.json").write_text(_sealed(manifest))
+            _sync(temporary / "manifest.json")
+            if final.exists():  # saved at this step before: the content is the same
+                shutil.rmtree(final)
+            temporary.rename(final)
+            _sync(self.folder)
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            free = shutil.disk_usage(self.folder.parent).free / 2**20
+            raise CheckpointError(
+                f"the checkpoint at step {step} could not be written to {self.folder} ({error.strerror or error}; {free:.0f} MB are "
+                "free). The earlier checkpoints are untouched. Free some space; a run that has stopped goes on with: "
+                f"flashsac resume {self.folder.parent}"
+            ) from error
+        self._delete_old()
+        return final
+
+    def _save_new_pieces(self, replay: Replay) -> None:
+        first = max(self._saved_until, replay.tail)
+        row_bytes = sum(ring[0].nbytes for ring in (*replay.obs.values(), replay.action, replay.reward)) + 1
+        rows = max(1, PIECE_BYTES // row_bytes)
+        while first < replay.head:
+            stop = min(first + rows, replay.head)
+            # Named by when it was written too: a resumed run may write other data for the same steps.
+            name = f"{first:012d}-{stop:012d}-{time.time_ns()}.safetensors"
+            save_tensors(replay.export_steps(first, stop), self.pieces_folder / name)
+            self._pieces.append(
+                {"file": name, "first": first, "stop": stop, "sha256": _digest(self.pieces_folder / name)}
+            )
+            first = self._saved_until = stop
+        self._pieces = [piece for piece in self._pieces if piece["stop"] > replay.tail]
+
+    def save_again_from(self, step: int) -> None:
+        """Steps from here on have changed since they were saved."""
+        self._saved_until = min(self._saved_until, step)
+
+    def save_best(self, step: int, score: float, policy: Path) -> None:
+        """Keep the policy that evaluated best."""
+        target = self.folder / "best.safetensors"
+        temporary = target.with_suffix(".writing")
+        shutil.copyfile(policy, temporary)
+        _sync(temporary)
+        temporary.rename(target)
+        (self.folder / "best.json").write_text(json.dumps({"step": step, "return": score}))
+
+    def _delete_old(self) -> None:
+        paths = self._paths()
+        for path in paths[self.keep :]:
+            shutil.rmtree(path, ignore_errors=True)
+        needed = set()
+        for path in paths[: self.keep]:
+            try:
+                needed |= {piece["file"] for piece in _unsealed((path / "manifest.json").read_text())["pieces"]}
+            except (OSError, ValueError, KeyError):
+                return  # a damaged manifest: delete nothing that it might need
+        for path in self.pieces_folder.iterdir():
+            if path.name not in needed:
+                path.unlink()
+
+    # loading
+
+    def _paths(self) -> list[Path]:
+        """Newest first."""
+        return sorted(self.folder.glob("step-*"), reverse=True) if self.folder.exists() else []
+
+    def candidates(self) -> Iterator[Checkpoint | CheckpointError]:
+        """Every checkpoint, newest first, verified; or what is wrong with it."""
+        for path in self._paths():
+            try:
+                yield self._read(path)
+            except CheckpointError as error:
+                yield error
+
+    def _read(self, path: Path) -> Checkpoint:
+        try:
+            manifest = _unsealed((path / "manifest.json").read_text())
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path.name} is corrupt: its manifest cannot be read ({error})") from error
+        if manifest.get("format") != FORMAT:
+            raise CheckpointError(
+                f"{path.name} has format {manifest.get('format')}, this flashsac reads {FORMAT}. Use the version that wrote it."
+            )
+        if manifest["task"] != self.task:
+            raise CheckpointError(
+                f"{path.name} was made for {manifest['task']}, not {self.task}. Resume it in its own run directory."
+            )
+        files = [(path / name, digest) for name, digest in manifest["files"].items()]
+        files += [(self.pieces_folder / piece["file"], piece["sha256"]) for piece in manifest["pieces"]]
+        for file, digest in files:
+            if not file.exists():
+                raise CheckpointError(f"{path.name} is incomplete: {file.name} is missing")
+            if _digest(file) != digest:
+                raise CheckpointError(
+                    f"{path.name} is corrupt: the checksum of {file.name} is wrong (truncated or changed)"
+                )
+        state = unflatten(manifest["tree"], load_file(path / "state.safetensors"))
+        return Checkpoint(path, manifest["step"], manifest["task"], state, manifest["pieces"])
+
+    def load(self) -> tuple[Checkpoint, list[str]]:
+        """The newest that is whole, and what was wrong with newer ones."""
+        problems: list[str] = []
+        for found in self.candidates():
+            if isinstance(found, Checkpoint):
+                return found, problems
+            problems.append(str(found))
+        detail = "; ".join(problems) if problems else "it holds none"
+        raise CheckpointError(f"no usable checkpoint in {self.folder}: {detail}")
+
+    def restore_replay(self, checkpoint: Checkpoint, replay: Replay) -> None:
+        """Fill the ring from its pieces, oldest first, and go on adding to them."""
+        for piece in checkpoint.pieces:
+            replay.import_steps(piece["first"], load_file(self.pieces_folder / piece["file"]))
+        self._pieces = list(checkpoint.pieces)
+        self._saved_until = max((piece["stop"] for piece in checkpoint.pieces), default=0)
+
+
+def _sealed(manifest: dict[str, Any]) -> str:
+    """JSON whose second line is the checksum of the first."""
+    body = json.dumps(manifest)
+    return f"{body}\n{hashlib.sha256(body.encode()).hexdigest()}\n"
+
+
+def _unsealed(text: str) -> dict[str, Any]:
+    body, _, digest = text.partition("\n")
+    if hashlib.sha256(body.encode()).hexdigest() != digest.strip():
+        raise ValueError("its checksum is wrong")
+    return json.loads(body)

@@ -1,0 +1,303 @@
+"""The command line. Heavy imports wait until a command needs them, so that help answers at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flashsac.trainer import Result
+
+USAGE = """\
+usage: flashsac COMMAND ...
+
+FlashSAC: fast, stable off-policy reinforcement learning for robots.
+
+  train TASK [--preset NAME] [...]   train a robot          flashsac train mujoco:HalfCheetah-v4 --preset laptop
+  resume RUN                         go on with a run       flashsac resume runs/cheetah
+  eval RUN [--episodes N]            measure a policy       flashsac eval runs/cheetah
+  play RUN [--out FILE]              watch it               flashsac play runs/cheetah
+  report RUN ... --out DIR           draw learning curves   flashsac report runs --out curves
+  list [SUITE]                       simulators and tasks   flashsac list dmc
+
+TASK is suite:task, or module:function of your own that makes a Gymnasium environment.
+RUN is a run directory (or, for eval and play, a policy file). `flashsac COMMAND --help` says more.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalOptions:
+    """Measure a trained policy: deterministic, in environments of its own."""
+
+    episodes: int = 10
+    """Episodes to run."""
+    seed: int = 12345
+    """Seed of the episodes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayOptions:
+    """Watch a trained policy: a window where there is a display, a video otherwise."""
+
+    out: str | None = None
+    """Video file (default: RUN/videos/play.mp4)."""
+    seconds: float = 15.0
+    """Length of the video, in simulated time."""
+    seed: int = 12345
+    """Seed of the episode."""
+    window: bool | None = None
+    """Force a window or a video file; by default a window where there is a display."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportOptions:
+    """Draw evaluation curves over seeds: against steps and against time, as PNG and CSV."""
+
+    out: str
+    """Directory for the pictures and tables."""
+    published: str | None = None
+    """CSV of published curves to draw beside them (task, method, env_step, seeds, mean, ci_low, ci_high)."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    commands = {"train": _train, "resume": _resume, "eval": _eval, "play": _play, "report": _report, "list": _list}
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0
+    if arguments[0] == "--version":
+        from flashsac import __version__
+
+        print(f"flashsac {__version__}")
+        return 0
+    command = commands.get(arguments[0])
+    if command is None:
+        print(f"error: there is no command '{arguments[0]}'\n\n{USAGE}", file=sys.stderr)
+        return 2
+    from flashsac.errors import FlashSACError
+
+    try:
+        return command(arguments[1:])
+    except FlashSACError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped at once; the last checkpoint is whole", file=sys.stderr)
+        return 130
+
+
+def _train(arguments: list[str]) -> int:
+    import tyro
+
+    from flashsac import api
+    from flashsac.config import TrainConfig
+    from flashsac.sims.registry import suite_of, tasks, unknown_task
+
+    # Two stages: the task and the preset decide the defaults that the rest overrides.
+    task, rest = _leading(arguments)
+    preset, rest = _take_option(rest, "--preset")
+    help_wanted = any(argument in ("-h", "--help") for argument in rest)
+    if task is None and not help_wanted:
+        print("error: which task? For example: flashsac train mujoco:HalfCheetah-v4 --preset laptop", file=sys.stderr)
+        return 2
+    if task is not None and (":" not in task or (suite_of(task) not in (None, "gym") and task not in tasks())):
+        raise unknown_task(task)
+    default = api.default_config(task or "mujoco:HalfCheetah-v4", preset)  # type: ignore[arg-type]
+    about = f"Train {task or 'a robot'}. --preset parallel|single|vision|laptop changes the defaults shown here."
+    config = tyro.cli(TrainConfig, default=default, args=rest, prog="flashsac train TASK", description=about)
+    assert task is not None
+    return _finish(api.train(task, config))
+
+
+def _resume(arguments: list[str]) -> int:
+    from flashsac import api
+
+    run_dir = _only_path(arguments, "resume")
+    return _finish(api.resume(run_dir))
+
+
+def _finish(result: Result) -> int:
+    """After training: where things are, and what to do next."""
+    from flashsac.run import read_config
+
+    run_dir = result.run_dir
+    if result.interrupted:
+        print(f"\nsaved at step {result.step:,}. Go on with:\n  flashsac resume {run_dir}")
+        return 130
+    _, config = read_config(run_dir)
+    if config.video:
+        _video_after_training(run_dir)
+    score = result.row.get("eval_return")
+    print(
+        f"\ntrained {result.step:,} steps in {result.row.get('seconds', 0) / 60:.1f} minutes"
+        + (f", evaluated return {score:.1f}" if score is not None else "")
+    )
+    made = [
+        path
+        for path in (
+            run_dir / "videos" / "final.mp4",
+            run_dir / "checkpoints" / "best.safetensors",
+            run_dir / "metrics.csv",
+        )
+        if path.exists()
+    ]
+    print("\n".join(f"  {path}" for path in made))
+    print(
+        f"next:\n  flashsac play {run_dir}\n  flashsac eval {run_dir}\n  flashsac report {run_dir} --out {run_dir}/curves"
+    )
+    return 0
+
+
+def _video_after_training(run_dir: Path) -> None:
+    from flashsac.errors import FlashSACError
+    from flashsac.policy import find_policy
+    from flashsac.video import record
+
+    try:
+        record(find_policy(run_dir), run_dir / "videos" / "final.mp4")
+    except FlashSACError as error:
+        print(f"note: {error}", file=sys.stderr)
+
+
+def _eval(arguments: list[str]) -> int:
+    path, rest = _leading(arguments)
+    options = _options(EvalOptions, rest, "flashsac eval RUN", needs=path)
+    from flashsac.config import EnvConfig
+    from flashsac.evaluate import Evaluator
+    from flashsac.policy import load_policy
+
+    policy = load_policy(str(path))
+    env = _env_config(Path(str(path))) or EnvConfig()
+    evaluator = Evaluator(_own_task(policy.task), env, options.episodes, options.seed)
+    _check_fits(policy, evaluator.env.spec)
+    result = evaluator.run(policy.act)
+    evaluator.close()
+    spread = result.returns.std()
+    print(f"{policy.task}: return {result.returns.mean():.1f} ± {spread:.1f} (std over {len(result.returns)} episodes)")
+    print(
+        f"  lowest {result.returns.min():.1f}, highest {result.returns.max():.1f}, mean length {result.lengths.mean():.0f}"
+    )
+    if "eval_success" in (summary := result.summary()):
+        print(f"  success {100 * summary['eval_success']:.0f}%")
+    return 0
+
+
+def _play(arguments: list[str]) -> int:
+    path, rest = _leading(arguments)
+    options = _options(PlayOptions, rest, "flashsac play RUN", needs=path)
+    from flashsac.policy import find_policy, load_policy
+    from flashsac.video import has_display, record, show
+
+    run = Path(str(path))
+    policy_file = find_policy(run)
+    task = _own_task(load_policy(policy_file).task)
+    if options.window or (options.window is None and options.out is None and has_display()):
+        show(policy_file, task, seed=options.seed, seconds=options.seconds)
+        return 0
+    folder = run / "videos" if run.is_dir() else run.parent
+    out = record(
+        policy_file,
+        Path(options.out) if options.out else folder / "play.mp4",
+        seed=options.seed,
+        seconds=options.seconds,
+    )
+    print(f"wrote {out}")
+    return 0
+
+
+def _report(arguments: list[str]) -> int:
+    paths = []
+    while arguments and not arguments[0].startswith("-"):
+        paths.append(Path(arguments[0]))
+        arguments = arguments[1:]
+    options = _options(ReportOptions, arguments, "flashsac report RUN ...", needs=paths or None)
+    from flashsac.experiments.report import report
+
+    for file in report(paths, Path(options.out), Path(options.published) if options.published else None):
+        print(f"wrote {file}")
+    return 0
+
+
+def _list(arguments: list[str]) -> int:
+    from flashsac.sims.listing import print_tasks
+
+    wanted, rest = _leading(arguments)
+    if rest:
+        print("usage: flashsac list [SUITE]\n\nShows every suite and task with its dimensions, and what is installed.")
+        return 0 if rest[0] in ("-h", "--help") else 2
+    print_tasks(wanted)
+    return 0
+
+
+# --- helpers -----------------------------------------------------------------------------------------------------------
+
+
+def _leading(arguments: list[str]) -> tuple[str | None, list[str]]:
+    """The positional argument in front, if there is one."""
+    if arguments and not arguments[0].startswith("-"):
+        return arguments[0], arguments[1:]
+    return None, arguments
+
+
+def _take_option(arguments: list[str], name: str) -> tuple[str | None, list[str]]:
+    """The value of `name VALUE` or `name=VALUE`, and the arguments without it."""
+    for i, argument in enumerate(arguments):
+        if argument == name and i + 1 < len(arguments):
+            return arguments[i + 1], arguments[:i] + arguments[i + 2 :]
+        if argument.startswith(f"{name}="):
+            return argument.partition("=")[2], arguments[:i] + arguments[i + 1 :]
+    return None, arguments
+
+
+def _options(kind: type, arguments: list[str], prog: str, needs: object):
+    import tyro
+
+    options: Any = tyro.cli(kind, args=arguments, prog=prog)
+    if needs is None:
+        from flashsac.errors import FlashSACError
+
+        raise FlashSACError(f"which run? usage: {prog}")
+    return options
+
+
+def _only_path(arguments: list[str], command: str) -> str:
+    from flashsac.errors import FlashSACError
+
+    path, rest = _leading(arguments)
+    if path is None or rest:
+        raise FlashSACError(f"usage: flashsac {command} RUN")
+    return path
+
+
+def _env_config(path: Path):
+    from flashsac.run import read_config
+
+    return read_config(path)[1].env if path.is_dir() else None
+
+
+def _own_task(task: str) -> str:
+    from flashsac.errors import FlashSACError
+
+    if task.startswith("custom:"):
+        raise FlashSACError(
+            f"this policy was trained from Python on an environment of your own ({task}). Load it there with "
+            "flashsac.load_policy(...), or train by name: flashsac train module:function."
+        )
+    return task
+
+
+def _check_fits(policy, spec) -> None:
+    from flashsac.errors import CheckpointError
+
+    if spec.obs["actor"] != policy.obs_dim or spec.action_dim != len(policy.meta["action_low"]):
+        raise CheckpointError(
+            f"this policy takes {policy.obs_dim} observations and gives {len(policy.meta['action_low'])} actions, but {policy.task} "
+            f"now has {spec.obs['actor']} and {spec.action_dim}. The simulator's version has changed since training."
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""All settings, as frozen dataclasses. The docstring under a field is its help text on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+PresetName = Literal["parallel", "single", "vision", "laptop"]
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentConfig:
+    """The algorithm. Defaults are the paper's; `--preset` sets what differs by regime."""
+
+    batch_size: int = 2048
+    """Transitions per update."""
+    updates_per_transition: float = 2 / 1024
+    """Update-to-data ratio. It counts transitions, so the number of environments does not change it."""
+    warmup: int = 100_000
+    """Transitions collected with uniformly random actions before the first update."""
+    discount: float = 0.99
+    """Discount factor; tasks bring their own."""
+    n_step: int = 1
+    """Length of the return before bootstrapping."""
+
+    actor_width: int = 128
+    """Hidden width of the actor."""
+    critic_width: int = 256
+    """Hidden width of each critic."""
+    blocks: int = 2
+    """Inverted residual blocks in each network."""
+    critics: int = 2
+    """Size of the critic ensemble."""
+    residual: bool = True
+    """Add each block's input to its output (off: ablation)."""
+    batch_norm: bool = True
+    """BatchNorm before each nonlinearity and on the inputs (off: ablation)."""
+    rms_norm: bool = True
+    """RMSNorm before the heads (off: ablation)."""
+    weight_projection: bool = True
+    """Project weights to unit norm after each step (off: ablation)."""
+    cross_batch: bool = True
+    """Current and next states in one critic pass, so that both share BatchNorm statistics (off: ablation)."""
+
+    value: Literal["categorical", "scalar"] = "categorical"
+    """A distribution over returns trained by cross-entropy, or one number by squared error (ablation)."""
+    reward_scaling: bool = True
+    """Divide rewards by the running spread of returns (off: ablation)."""
+    value_max: float = 5.0
+    """The categorical support is [-value_max, value_max]."""
+    atoms: int = 101
+    """Atoms of the categorical critic."""
+
+    learning_rate: float = 3e-4
+    """Adam's learning rate at the start."""
+    learning_rate_end: float = 1.5e-4
+    """... and at the end of its cosine decay over the run."""
+    target_rate: float = 0.01
+    """Step of the target critic towards the critic, per update."""
+    actor_delay: int = 2
+    """Critic updates per actor update."""
+    initial_temperature: float = 0.01
+    """Entropy weight at the start."""
+    target_std: float = 0.15
+    """Action standard deviation that defines the entropy target, the same for every robot."""
+    noise_max_repeat: int = 16
+    """Longest run of steps with the same exploration noise; 1 turns noise repetition off."""
+    noise_exponent: float = 2.0
+    """Repetition lengths k have probability proportional to k^-exponent."""
+
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Matrix products in bf16 or fp32; auto measures which is faster on this device. All else is fp32."""
+    compile: bool = True
+    """Compile the update. Needs a C++ compiler; without one it says so and runs uncompiled."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvConfig:
+    """The simulator."""
+
+    num_envs: int = 1024
+    """Environments stepped together."""
+    engine: Literal["auto", "envpool", "gymnasium", "dm_control"] = "auto"
+    """Which implementation simulates the task; auto takes the fast one, or with one environment one that can resume exactly."""
+    max_episode_steps: int | None = None
+    """Cut episodes after this many steps (default: the task's own limit)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayConfig:
+    """The replay buffer."""
+
+    capacity: int = 10_000_000
+    """Transitions kept."""
+    storage: Literal["ram", "disk", "device"] = "ram"
+    """Where: main memory, memory-mapped files in the run directory (may exceed memory), or the accelerator."""
+    obs_dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    """Storage type of observations; half precision halves the memory."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalConfig:
+    """Evaluation during training: own environments, deterministic policy."""
+
+    every: int | None = None
+    """Transitions between evaluations (default: a twentieth of the run); 0 turns evaluation off."""
+    episodes: int = 10
+    """Episodes per evaluation."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """One training run."""
+
+    steps: int = 50_000_000
+    """Transitions to collect in all."""
+    seed: int = 0
+    """Seed of everything random."""
+    run_dir: str | None = None
+    """Where the run is written (default: runs/TASK/DATE-seed)."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, ..."""
+    log_every: int | None = None
+    """Transitions between rows of metrics.csv (default: a two-hundredth of the run)."""
+    checkpoint_every: int | None = None
+    """Transitions between checkpoints (default: a tenth of the run); 0 saves only at the end."""
+    keep_checkpoints: int = 2
+    """How many of the newest checkpoints are kept, besides the best."""
+    video: bool = True
+    """Record a video of the trained policy at the end."""
+    wandb: str | None = None
+    """Weights & Biases project to log to (needs the wandb extra)."""
+    max_invalid: float = 0.01
+    """Stop when more than this share of transitions since the start held NaN or Inf (after the first 1000)."""
+
+    agent: AgentConfig = dataclasses.field(default_factory=AgentConfig)
+    env: EnvConfig = dataclasses.field(default_factory=EnvConfig)
+    replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
+    eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
+
+
+def to_dict(config: TrainConfig) -> dict:
+    """Plain JSON-able form."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(values: dict) -> TrainConfig:
+    """The inverse of `to_dict`; unknown keys raise, so that a file from another version is noticed."""
+    nested = {"agent": AgentConfig, "env": EnvConfig, "replay": ReplayConfig, "eval": EvalConfig}
+    built = {key: nested[key](**value) if key in nested else value for key, value in values.items()}
+    return TrainConfig(**built)

@@ -1,0 +1,125 @@
+"""The agent: act, observe, update. Composes the parts of this folder and knows no simulator, file or log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from flashsac.config import AgentConfig
+from flashsac.core.exploration import RepeatedNoise
+from flashsac.core.replay import Replay
+from flashsac.core.reward_scale import NoRewardScale, RewardScale
+from flashsac.core.update import Learner, Metrics
+from flashsac.types import EnvSpec, Obs, Step
+
+
+class Agent:
+    """FlashSAC for one simulator. `total_updates` is the length of the learning-rate schedule."""
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        config: AgentConfig,
+        replay: Replay,
+        *,
+        total_updates: int,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        compiler: Callable[[Callable], Callable] = lambda function: function,
+    ):
+        self.spec, self.config, self.replay = spec, config, replay
+        self.device = torch.device(device)
+        self.total_updates = max(1, total_updates)
+        self.updates = 0
+        # Random numbers are drawn on the CPU by a generator of our own each: reproducible on every device, saved with the
+        # agent, and untouched by whatever else draws.
+        self._acting_rng = torch.Generator().manual_seed(seed)
+        self._learning_rng = torch.Generator().manual_seed(seed + 1)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.learner = Learner(spec, config, self.device)
+        self._update_actor = compiler(self.learner.update_actor)
+        self._update_critic = compiler(self.learner.update_critic)
+        self.noise = RepeatedNoise(
+            (spec.num_envs, spec.action_dim),
+            config.noise_max_repeat,
+            config.noise_exponent,
+            self._acting_rng,
+            self.device,
+        )
+        self.reward_scale = (
+            RewardScale(spec.num_envs, config.discount, config.value_max, spec.device)
+            if config.reward_scaling
+            else NoRewardScale(spec.device)
+        )
+
+    @property
+    def warm(self) -> bool:
+        """False while actions are still uniformly random and nothing is learned."""
+        return self.replay.head * self.spec.num_envs >= self.config.warmup and self.replay.ready
+
+    @torch.no_grad()
+    def act(self, obs: Obs, explore: bool = True) -> Tensor:
+        """Actions in [-1, 1], on the simulator's device."""
+        if explore and not self.warm:
+            shape = (self.spec.num_envs, self.spec.action_dim)
+            return (2 * torch.rand(shape, generator=self._acting_rng) - 1).to(self.spec.device)
+        mean, log_std = self.learner.actor(obs["actor"].to(self.device), False)
+        if explore:
+            mean = mean + log_std.exp() * self.noise.next()
+        return torch.tanh(mean).to(self.spec.device)
+
+    def observe(self, obs: Obs, action: Tensor, step: Step) -> None:
+        """Remember one step of every environment."""
+        self.replay.add(obs, action, step)
+        self.reward_scale.observe(step.reward, step.terminated | step.truncated, step.valid)
+
+    def update(self) -> Metrics:
+        """One gradient step of the critic and, every `actor_delay`-th time, of actor and temperature."""
+        batch = self.replay.sample(self.config.batch_size, self._learning_rng, self.device)
+        noise = torch.randn(
+            2, self.config.batch_size, self.spec.action_dim, generator=self._learning_rng, device="cpu"
+        ).to(self.device)
+        learning_rate = torch.tensor(self.learning_rate(), device=self.device)
+        scale = self.reward_scale.scale().to(self.device)
+        metrics: Metrics = {}
+        if self.updates % self.config.actor_delay == 0:
+            metrics |= self._update_actor(batch, noise[0], learning_rate)
+        metrics |= self._update_critic(batch, scale, noise[1], learning_rate)
+        self.updates += 1
+        return metrics
+
+    def learning_rate(self) -> float:
+        """Cosine decay over the run, the same for actor, critic and temperature."""
+        start, end = self.config.learning_rate, self.config.learning_rate_end
+        progress = min(1.0, self.updates / self.total_updates)
+        return end + 0.5 * (start - end) * (1 + math.cos(math.pi * progress))
+
+    def restart_episodes(self, obs: Obs) -> None:
+        """The simulator was reset behind our back (a resumed run): close the open episodes and go on from `obs`."""
+        self.replay.cut(obs)
+        self.reward_scale.restart()
+
+    def state_dict(self) -> dict:
+        """Everything but the replay's contents, which are saved piecewise (checkpoint.py)."""
+        return {
+            "learner": self.learner.state_dict(),
+            "noise": self.noise.state_dict(),
+            "reward_scale": self.reward_scale.state_dict(),
+            "replay": self.replay.state_dict(),
+            "acting_rng": self._acting_rng.get_state(),
+            "learning_rng": self._learning_rng.get_state(),
+            "updates": self.updates,
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        self.learner.load_state_dict(state["learner"])
+        self.noise.load_state_dict(state["noise"])
+        self.reward_scale.load_state_dict(state["reward_scale"])
+        self.replay.load_state_dict(state["replay"])
+        self._acting_rng.set_state(state["acting_rng"])
+        self._learning_rng.set_state(state["learning_rng"])
+        self.updates = state["updates"]

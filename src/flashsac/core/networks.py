@@ -1,0 +1,202 @@
+"""The networks: unit-norm layers with an ensemble axis, so that actor (one member) and critics share every line.
+
+Activations have the shape (members, batch, features). Parameters carry the same leading axis.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+ALL_ROWS = slice(None)
+
+
+def _unit_rows(weight: Tensor) -> Tensor:
+    return weight / (weight.square().sum(-1, keepdim=True) + 1e-8).sqrt()
+
+
+class Linear(nn.Module):
+    """Bias-free product with rows of unit norm; a head adds a free bias. Only the product itself runs in low precision."""
+
+    def __init__(
+        self, members: int, inputs: int, outputs: int, *, bias: bool = False, dtype: torch.dtype = torch.float32
+    ):
+        super().__init__()
+        weight = torch.empty(members, outputs, inputs)
+        for member in weight:
+            nn.init.orthogonal_(member)
+        self.weight = nn.Parameter(weight)
+        self.bias = nn.Parameter(torch.zeros(members, 1, outputs)) if bias else None
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.bmm(x.to(self.dtype), self.weight.to(self.dtype).mT).float()
+        return y if self.bias is None else y + self.bias
+
+    def projected(self) -> dict[nn.Parameter, Tensor]:
+        return {self.weight: _unit_rows(self.weight)}
+
+
+class BatchNorm(nn.Module):
+    """Normalises each member over its own batch. `train` is an argument, not a mode, because one update uses both."""
+
+    momentum = 0.01
+    eps = 1e-5
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, members: int, width: int):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(members, 1, width))
+        self.bias = nn.Parameter(torch.zeros(members, 1, width))
+        self.register_buffer("running_mean", torch.zeros(members, 1, width))
+        self.register_buffer("running_var", torch.ones(members, 1, width))
+
+    def forward(self, x: Tensor, train: bool) -> Tensor:
+        if train:
+            var, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)
+            unbiased = var.detach() * (x.shape[1] / (x.shape[1] - 1))
+            self.running_mean.lerp_(mean.detach(), self.momentum)
+            self.running_var.lerp_(unbiased, self.momentum)
+        else:
+            mean, var = self.running_mean, self.running_var
+        return (x - mean) * ((var + self.eps).rsqrt() * self.scale) + self.bias
+
+    def projected(self) -> dict[nn.Parameter, Tensor]:
+        """Scale and bias together have norm sqrt(width)."""
+        squares = self.scale.square().sum(-1, keepdim=True) + self.bias.square().sum(-1, keepdim=True)
+        factor = math.sqrt(self.scale.shape[-1]) / (squares + 1e-8).sqrt()
+        return {self.scale: self.scale * factor, self.bias: self.bias * factor}
+
+
+class RMSNorm(nn.Module):
+    """Bounds the feature norm of every sample."""
+
+    def __init__(self, members: int, width: int):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(members, 1, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * self.scale
+
+    def projected(self) -> dict[nn.Parameter, Tensor]:
+        return {self.scale: _unit_rows(self.scale) * math.sqrt(self.scale.shape[-1])}
+
+
+class NoNorm(nn.Module):
+    """Ablation: stands where a BatchNorm would."""
+
+    def forward(self, x: Tensor, train: bool) -> Tensor:
+        return x
+
+
+class Block(nn.Module):
+    """Inverted residual: expand fourfold, contract, each with pre-activation BatchNorm; the second ReLU precedes the sum."""
+
+    def __init__(self, members: int, width: int, *, residual: bool, batch_norm: bool, dtype: torch.dtype):
+        super().__init__()
+        self.expand = Linear(members, width, 4 * width, dtype=dtype)
+        self.expand_norm = BatchNorm(members, 4 * width) if batch_norm else NoNorm()
+        self.contract = Linear(members, 4 * width, width, dtype=dtype)
+        self.contract_norm = BatchNorm(members, width) if batch_norm else NoNorm()
+        self.skip = 1.0 if residual else 0.0
+
+    def forward(self, x: Tensor, train: bool) -> Tensor:
+        h = torch.relu(self.expand_norm(self.expand(x), train))
+        h = torch.relu(self.contract_norm(self.contract(h), train))
+        return h + self.skip * x
+
+
+class Backbone(nn.Module):
+    """Embedder, blocks, RMSNorm. The first BatchNorm sees raw inputs: it is the observation normaliser."""
+
+    def __init__(
+        self,
+        members: int,
+        inputs: int,
+        width: int,
+        *,
+        blocks: int = 2,
+        residual: bool = True,
+        batch_norm: bool = True,
+        rms_norm: bool = True,
+        dtype: torch.dtype = torch.float32,
+    ):
+        super().__init__()
+        self.input_norm = BatchNorm(members, inputs) if batch_norm else NoNorm()
+        self.embed = Linear(members, inputs, width, dtype=dtype)
+        self.blocks = nn.ModuleList(
+            Block(members, width, residual=residual, batch_norm=batch_norm, dtype=dtype) for _ in range(blocks)
+        )
+        self.output_norm = RMSNorm(members, width) if rms_norm else nn.Identity()
+        self.members = members
+
+    def forward(self, x: Tensor, train: bool, rows: slice = ALL_ROWS) -> Tensor:
+        """x: (batch, inputs), shared by all members. `rows` are the ones that anybody will look at."""
+        h = self.embed(self.input_norm(x.expand(self.members, *x.shape), train))
+        for block in self.blocks:
+            h = block(h, train)
+        return self.output_norm(h[:, rows])
+
+
+class Policy(nn.Module):
+    """The actor: mean and log standard deviation of a Gaussian that tanh squashes into [-1, 1]."""
+
+    def __init__(self, obs_dim: int, action_dim: int, width: int, *, dtype: torch.dtype = torch.float32, **backbone):
+        super().__init__()
+        self.backbone = Backbone(1, obs_dim, width, dtype=dtype, **backbone)
+        self.mean = Linear(1, width, action_dim, bias=True, dtype=dtype)
+        self.log_std = Linear(1, width, action_dim, bias=True, dtype=dtype)
+
+    def forward(self, obs: Tensor, train: bool, rows: slice = ALL_ROWS) -> tuple[Tensor, Tensor]:
+        h = self.backbone(obs, train, rows)
+        log_std = -10.0 + 6.0 * (1.0 + torch.tanh(self.log_std(h)[0]))
+        return self.mean(h)[0], log_std
+
+
+class Critic(nn.Module):
+    """An ensemble of value networks on (observation, action) rows; the value head (losses.py) reads their outputs."""
+
+    def __init__(
+        self, members: int, input_dim: int, width: int, outputs: int, *, dtype: torch.dtype = torch.float32, **backbone
+    ):
+        super().__init__()
+        self.backbone = Backbone(members, input_dim, width, dtype=dtype, **backbone)
+        self.head = Linear(members, width, outputs, bias=True, dtype=dtype)
+
+    def forward(self, x: Tensor, train: bool, rows: slice = ALL_ROWS) -> Tensor:
+        return self.head(self.backbone(x, train, rows))
+
+
+class Network(Protocol):
+    """What Policy and Critic share."""
+
+    def __call__(self, x: Tensor, train: bool, rows: slice = ALL_ROWS): ...
+
+
+@torch.no_grad()
+def project_weights(network: nn.Module) -> None:
+    """Put every weight back on its sphere (paper: Weight Normalization)."""
+    for module in network.modules():
+        if isinstance(module, Linear | BatchNorm | RMSNorm):
+            for parameter, value in module.projected().items():
+                parameter.copy_(value)
+
+
+def keep_weights(network: nn.Module) -> None:
+    """Ablation: no projection."""
+
+
+def cross_batch(network: Network, current: Tensor, following: Tensor, use: str):
+    """One pass over [current; following], so that both share BatchNorm statistics; the head only on the half in use."""
+    size = current.shape[0]
+    rows = slice(0, size) if use == "current" else slice(size, 2 * size)
+    return network(torch.cat([current, following]), True, rows)
+
+
+def separate_batch(network: Network, current: Tensor, following: Tensor, use: str):
+    """Ablation: each half is normalised by itself."""
+    return network(current if use == "current" else following, True)

@@ -1,0 +1,219 @@
+"""The replay ring: every observation once, n-step windows that respect episodes, true discounts.
+
+Time runs along the first axis, environments along the second: slot t holds the observation of step t and, once the step
+is done, its action, reward and outcome. The observation a step led to is simply the one in slot t + 1, except where an
+episode ended: those final observations have a small ring of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from flashsac.types import Batch, EnvSpec, Obs, Step
+
+TERMINATED, TRUNCATED, INVALID = 1, 2, 4
+
+Allocator = Callable[[str, tuple[int, ...], torch.dtype], Tensor]
+"""(name, shape, dtype) -> storage; decides between memory, disk and accelerator."""
+
+
+def layout(
+    spec: EnvSpec, capacity: int, n_step: int, obs_dtype: torch.dtype
+) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Shapes and types of everything that is stored."""
+    envs = spec.num_envs
+    slots = max(capacity // envs, n_step) + 1
+    # Room for an episode end every 32 steps on average. With shorter episodes the ring forgets a little earlier.
+    finals = max(slots * envs // 32, 4 * envs, 64)
+    shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
+    for group, width in spec.obs.items():
+        shapes[f"obs.{group}"] = ((slots, envs, width), obs_dtype)
+        shapes[f"final.{group}"] = ((finals, width), obs_dtype)
+    shapes["action"] = ((slots, envs, spec.action_dim), torch.float32)
+    shapes["reward"] = ((slots, envs), torch.float32)
+    shapes["flags"] = ((slots, envs), torch.uint8)
+    shapes["final_index"] = ((slots, envs), torch.int32)
+    return shapes
+
+
+def layout_bytes(shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> int:
+    """What a layout takes."""
+    return sum(torch.Size(shape).numel() * dtype.itemsize for shape, dtype in shapes.values())
+
+
+class Replay:
+    """Uniform replay. `capacity` counts transitions over all environments."""
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        capacity: int,
+        *,
+        discount: float,
+        n_step: int = 1,
+        obs_dtype: torch.dtype = torch.float32,
+        allocate: Allocator | None = None,
+    ):
+        allocate = allocate or (lambda _name, shape, dtype: torch.zeros(shape, dtype=dtype, device=spec.device))
+        shapes = layout(spec, capacity, n_step, obs_dtype)
+        stored = {name: allocate(name, shape, dtype) for name, (shape, dtype) in shapes.items()}
+        self.obs = {group: stored[f"obs.{group}"] for group in spec.obs}
+        self.final_obs = {group: stored[f"final.{group}"] for group in spec.obs}
+        self.action, self.reward = stored["action"], stored["reward"]
+        self.flags, self.final_index = stored["flags"], stored["final_index"]
+        self.discount, self.n_step = discount, n_step
+        self.slots, self.num_envs = self.reward.shape
+        self.num_finals = next(iter(self.final_obs.values())).shape[0]
+        self.head = 0
+        """Steps added so far: slot head % slots holds the newest observation, and no action yet."""
+        self.tail = 0
+        """The oldest step whose data are all still here."""
+        self.finals = 0
+        """Final observations stored so far."""
+        self.invalid = 0
+        """Transitions dropped so far because the simulator returned NaN or Inf."""
+        self._finals_before = torch.zeros(self.slots, dtype=torch.int64)
+        """`finals` when a slot was filled: tells which slots lost theirs."""
+
+    def __len__(self) -> int:
+        return (self.head - self.tail) * self.num_envs
+
+    @property
+    def ready(self) -> bool:
+        """True once at least one window is complete."""
+        return self.head - self.tail >= self.n_step
+
+    def add(self, obs: Obs, action: Tensor, step: Step) -> None:
+        """Store one step of every environment."""
+        slot, following = self.head % self.slots, (self.head + 1) % self.slots
+        valid = step.valid
+        self._finals_before[slot] = self.finals
+        self.action[slot] = action
+        self.reward[slot] = torch.where(valid, step.reward, 0.0)
+        self.flags[slot] = step.terminated * TERMINATED + step.truncated * TRUNCATED + (~valid) * INVALID
+        for group, ring in self.obs.items():
+            ring[slot] = obs[group]
+            ring[following] = step.obs[group]
+        ended = ((step.terminated | step.truncated) & valid).nonzero()[:, 0]
+        self._store_finals(slot, ended, {group: step.final_obs[group][ended] for group in self.obs})
+        self.invalid += int((~valid).sum())
+        self.head += 1
+        self._forget()
+
+    def cut(self, obs: Obs) -> None:
+        """Episodes were restarted behind our back (a resumed simulator): end the newest steps as truncated, start from `obs`."""
+        following = self.head % self.slots
+        if self.head > self.tail:
+            last = (self.head - 1) % self.slots
+            open_ended = (self.flags[last] == 0).nonzero()[:, 0]
+            self.flags[last, open_ended] = TRUNCATED
+            self._store_finals(
+                last, open_ended, {group: ring[following, open_ended] for group, ring in self.obs.items()}
+            )
+            self._forget()
+        for group, ring in self.obs.items():
+            ring[following] = obs[group]
+
+    def _store_finals(self, slot: int, envs: Tensor, rows: Obs) -> None:
+        index = torch.arange(self.finals, self.finals + len(envs), device=envs.device) % self.num_finals
+        self.final_index[slot, envs] = index.to(torch.int32)
+        for group, ring in self.final_obs.items():
+            ring[index.to(ring.device)] = rows[group].to(ring)
+        self.finals += len(envs)
+
+    def _forget(self) -> None:
+        """Move the tail past slots that were overwritten, or whose final observations were."""
+        self.tail = max(self.tail, self.head - (self.slots - 1))
+        while self.tail < self.head and self._finals_before[self.tail % self.slots] < self.finals - self.num_finals:
+            self.tail += 1
+
+    def sample(self, size: int, generator: torch.Generator, device: torch.device | None = None) -> Batch:
+        """Uniform over all windows that are complete."""
+        step, env = self._draw(size, generator)
+        while self.invalid and bool((bad := self.flags[step % self.slots, env] & INVALID != 0).any()):
+            step[bad], env[bad] = self._draw(int(bad.sum()), generator)
+        return self.gather(step, env, device)
+
+    def _draw(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        where = self.reward.device
+        windows = self.head - self.tail - self.n_step + 1
+        flat = torch.randint(windows * self.num_envs, (size,), generator=generator).to(where)
+        return self.tail + flat // self.num_envs, flat % self.num_envs
+
+    def gather(self, step: Tensor, env: Tensor, device: torch.device | None = None) -> Batch:
+        """The windows that start at `step` (counted from the beginning of time) of `env`."""
+        alive = torch.ones_like(step, dtype=torch.bool)
+        length = torch.zeros_like(step)
+        returns = torch.zeros(step.shape, device=step.device)
+        for offset in range(self.n_step):
+            at = (step + offset) % self.slots
+            flags = self.flags[at, env]
+            # An invalid step ends the window just before it: its own observation is good, its outcome is not.
+            use = alive & (flags & INVALID == 0)
+            returns += torch.where(use, self.reward[at, env] * self.discount**offset, 0.0)
+            length += use
+            alive = use & (flags == 0)
+        last = (step + length - 1) % self.slots
+        flags = self.flags[last, env]
+        ended, terminated = flags & (TERMINATED | TRUNCATED) != 0, flags & TERMINATED != 0
+        start, following = step % self.slots, (last + 1) % self.slots
+        final = self.final_index[last, env].long()
+        obs, next_obs = {}, {}
+        for group, ring in self.obs.items():
+            obs[group] = ring[start, env].float()
+            next_obs[group] = torch.where(ended[:, None], self.final_obs[group][final], ring[following, env]).float()
+        discount = torch.pow(self.discount, length.float()) * ~terminated
+        batch = Batch(obs, self.action[start, env], returns, discount, next_obs)
+        return batch if device is None or device == step.device else _to(batch, device)
+
+    # What a checkpoint needs: counters, the newest observation, and, piecewise, the steps since the last one.
+
+    def state_dict(self) -> dict:
+        newest = {group: ring[self.head % self.slots] for group, ring in self.obs.items()}
+        names = ("head", "tail", "finals", "invalid")
+        return {name: getattr(self, name) for name in names} | {"newest": newest}
+
+    def load_state_dict(self, state: dict) -> None:
+        for name in ("head", "tail", "finals", "invalid"):
+            setattr(self, name, state[name])
+        for group, ring in self.obs.items():
+            ring[self.head % self.slots] = state["newest"][group]
+
+    def export_steps(self, first: int, stop: int) -> dict[str, Tensor]:
+        """Steps [first, stop) and their final observations, as plain tensors."""
+        at = torch.arange(first, stop) % self.slots
+        before = self._finals_before[at]
+        end = self.finals if stop == self.head else int(self._finals_before[stop % self.slots])
+        start = int(before[0]) if len(before) else end
+        final_at = torch.arange(max(start, self.finals - self.num_finals), end)
+        parts = {"action": self.action, "reward": self.reward, "flags": self.flags, "final_index": self.final_index}
+        parts |= {f"obs.{group}": ring for group, ring in self.obs.items()}
+        out = {name: ring[at.to(ring.device)].cpu() for name, ring in parts.items()}
+        out |= {
+            f"final.{group}": ring[(final_at % self.num_finals).to(ring.device)].cpu()
+            for group, ring in self.final_obs.items()
+        }
+        return out | {"finals_before": before, "final_at": final_at}
+
+    def import_steps(self, first: int, data: dict[str, Tensor]) -> None:
+        """The inverse of `export_steps`; call for consecutive pieces, oldest first."""
+        at = torch.arange(first, first + len(data["finals_before"])) % self.slots
+        final_at = data["final_at"] % self.num_finals
+        self._finals_before[at] = data["finals_before"]
+        parts = {"action": self.action, "reward": self.reward, "flags": self.flags, "final_index": self.final_index}
+        parts |= {f"obs.{group}": ring for group, ring in self.obs.items()}
+        for name, ring in parts.items():
+            ring[at.to(ring.device)] = data[name].to(ring.device)
+        for group, ring in self.final_obs.items():
+            ring[final_at.to(ring.device)] = data[f"final.{group}"].to(ring.device)
+
+
+def _to(batch: Batch, device: torch.device) -> Batch:
+    def move(obs: Obs) -> Obs:
+        return {group: rows.to(device, non_blocking=True) for group, rows in obs.items()}
+
+    action, reward, discount = (x.to(device, non_blocking=True) for x in (batch.action, batch.reward, batch.discount))
+    return Batch(move(batch.obs), action, reward, discount, move(batch.next_obs))

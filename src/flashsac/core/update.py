@@ -1,0 +1,117 @@
+"""One FlashSAC update, as the paper tells it: actor and temperature, critic and target. Each half is compiled as one unit."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from flashsac.config import AgentConfig
+from flashsac.core import losses
+from flashsac.core.networks import (
+    Critic,
+    Policy,
+    cross_batch,
+    keep_weights,
+    project_weights,
+    separate_batch,
+)
+from flashsac.core.optimizer import Adam
+from flashsac.types import Batch, EnvSpec
+
+Metrics = dict[str, Tensor]
+
+
+class Learner:
+    """Networks, optimizers, and the update. Everything that is optional is decided here, once."""
+
+    def __init__(self, spec: EnvSpec, config: AgentConfig, device: torch.device):
+        dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+        shape: dict[str, Any] = dict(
+            blocks=config.blocks,
+            residual=config.residual,
+            batch_norm=config.batch_norm,
+            rms_norm=config.rms_norm,
+            dtype=dtype,
+        )
+        self.value: losses.ValueHead = (
+            losses.CategoricalValue(config.atoms, config.value_max, device)
+            if config.value == "categorical"
+            else losses.ScalarValue()
+        )
+        self.paired: Callable = cross_batch if config.cross_batch else separate_batch
+        self.project: Callable[[nn.Module], None] = project_weights if config.weight_projection else keep_weights
+        self.critic_group = spec.critic_group
+        self.target_rate = config.target_rate
+        self.entropy_target = losses.entropy_target(spec.action_dim, config.target_std)
+
+        critic_inputs = spec.obs[spec.critic_group] + spec.action_dim
+        self.actor = Policy(spec.obs["actor"], spec.action_dim, config.actor_width, **shape).to(device)
+        self.critic = Critic(config.critics, critic_inputs, config.critic_width, self.value.outputs, **shape).to(device)
+        self.log_temperature = nn.Parameter(torch.tensor(config.initial_temperature, device=device).log())
+        self.project(self.actor)
+        self.project(self.critic)
+        self.target = copy.deepcopy(self.critic).requires_grad_(False)
+
+        self.actor_parameters = list(self.actor.parameters())
+        self.critic_parameters = list(self.critic.parameters())
+        self.actor_optimizer = Adam(self.actor_parameters)
+        self.critic_optimizer = Adam(self.critic_parameters)
+        self.temperature_optimizer = Adam([self.log_temperature])
+
+    def update_actor(self, batch: Batch, noise: Tensor, learning_rate: Tensor) -> Metrics:
+        """Steps 1 and 2: policy, then temperature."""
+        mean, log_std = self.paired(self.actor, batch.obs["actor"], batch.next_obs["actor"], "current")
+        action, log_prob = losses.squash(mean, log_std, noise)
+        # The critic judges in eval mode: the policy's actions must not enter its statistics here.
+        q = self.value.mean(self.critic(torch.cat([batch.obs[self.critic_group], action], -1), False))
+        temperature = self.log_temperature.detach().exp()
+        loss = losses.actor_loss(log_prob, q, temperature)
+        self.actor_optimizer.step(torch.autograd.grad(loss, self.actor_parameters), learning_rate)
+        self.project(self.actor)
+
+        temperature_loss = losses.temperature_loss(self.log_temperature, log_prob, self.entropy_target)
+        self.temperature_optimizer.step(torch.autograd.grad(temperature_loss, [self.log_temperature]), learning_rate)
+        return {
+            "actor_loss": loss.detach(),
+            "entropy": -log_prob.detach().mean(),
+            "temperature": temperature,
+            "action_std": log_std.detach().exp().mean(),
+        }
+
+    def update_critic(self, batch: Batch, reward_scale: Tensor, noise: Tensor, learning_rate: Tensor) -> Metrics:
+        """Steps 3 and 4: critics, then their slow target."""
+        reward = batch.reward / reward_scale
+        with torch.no_grad():
+            mean, log_std = self.actor(batch.next_obs["actor"], False)
+            next_action, next_log_prob = losses.squash(mean, log_std, noise)
+            current = torch.cat([batch.obs[self.critic_group], batch.action], -1)
+            following = torch.cat([batch.next_obs[self.critic_group], next_action], -1)
+            target_out = self.paired(self.target, current, following, "following")
+            entropy_cost = self.log_temperature.exp() * next_log_prob
+        out = self.paired(self.critic, current, following, "current")
+        loss = self.value.loss(out, target_out, reward, batch.discount, entropy_cost)
+        self.critic_optimizer.step(torch.autograd.grad(loss, self.critic_parameters), learning_rate)
+        self.project(self.critic)
+        with torch.no_grad():
+            for online, slow in zip(self.critic_parameters, self.target.parameters(), strict=True):
+                slow.lerp_(online, self.target_rate)
+        return {"critic_loss": loss.detach(), "q": self.value.mean(out.detach()).mean(), "reward": reward.mean()}
+
+    def state_dict(self) -> dict:
+        return {name: part.state_dict() for name, part in self._parts()} | {
+            "log_temperature": self.log_temperature.detach()
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        for name, part in self._parts():
+            part.load_state_dict(state[name])
+        with torch.no_grad():
+            self.log_temperature.copy_(state["log_temperature"])
+
+    def _parts(self) -> list[tuple[str, nn.Module | Adam]]:
+        names = ("actor", "critic", "target", "actor_optimizer", "critic_optimizer", "temperature_optimizer")
+        return [(name, getattr(self, name)) for name in names]

@@ -1,0 +1,37 @@
+"""Errors meant for the user: they say what is wrong and what to do next, and the CLI prints them without a traceback."""
+
+
+class FlashSACError(Exception):
+    """A problem the user can fix. The message ends with what to do next."""
+
+
+class UnknownTask(FlashSACError):
+    """The task name matches nothing that is registered."""
+
+
+class MissingExtra(FlashSACError):
+    """A simulator or tool is not installed."""
+
+
+class UnsupportedSpace(FlashSACError):
+    """An observation or action space that FlashSAC cannot train on."""
+
+
+class BadSimulation(FlashSACError):
+    """The simulator returned too many NaN or Inf values, or arrays of the wrong shape."""
+
+
+class NotEnoughMemory(FlashSACError):
+    """The replay buffer would not fit."""
+
+
+class RunDirectoryError(FlashSACError):
+    """The run directory exists, is in use, or holds something else."""
+
+
+class CheckpointError(FlashSACError):
+    """A checkpoint is missing, corrupt, foreign, or could not be written."""
+
+
+class RenderError(FlashSACError):
+    """No video could be made."""

@@ -1,0 +1,68 @@
+"""Evaluation: environments of its own, deterministic policy, the same episodes every time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flashsac.config import EnvConfig
+from flashsac.sims.registry import make_env
+from flashsac.types import Obs
+
+MAX_PARALLEL = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """One number per episode; success is NaN where the simulator does not speak of it."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    successes: np.ndarray
+
+    def summary(self) -> dict[str, float]:
+        out = {"eval_return": float(self.returns.mean()), "eval_length": float(self.lengths.mean())}
+        if np.isfinite(self.successes).all():
+            out["eval_success"] = float(self.successes.mean())
+        return out
+
+
+class Evaluator:
+    """Runs episodes in parallel; each environment has its quota, so that short episodes are not favoured."""
+
+    def __init__(self, task: Any, config: EnvConfig, episodes: int, seed: int):
+        self.quota = -(-episodes // min(episodes, MAX_PARALLEL))
+        self.episodes, self.seed = episodes, seed
+        num_envs = -(-episodes // self.quota)
+        self.env = make_env(task, dataclasses.replace(config, num_envs=num_envs))
+
+    def run(self, act: Callable[[Obs], Tensor]) -> Evaluation:
+        num_envs = self.env.spec.num_envs
+        returns, lengths = torch.zeros(num_envs), torch.zeros(num_envs)
+        success = torch.full((num_envs,), float("nan"))
+        finished: list[list[tuple[float, float, float]]] = [[] for _ in range(num_envs)]
+        obs = self.env.reset(self.seed)
+        while any(len(done) < self.quota for done in finished):
+            step = self.env.step(act(obs))
+            obs = step.obs
+            returns += torch.where(step.valid, step.reward, 0.0).cpu()
+            lengths += 1
+            if "success" in step.info:
+                # Success at any time of the episode counts, as in the paper's benchmarks.
+                now = torch.as_tensor(np.asarray(step.info["success"], np.float32))
+                success = torch.fmax(success, now)
+            over = (step.terminated | step.truncated | ~step.valid).cpu()
+            for i in over.nonzero()[:, 0].tolist():
+                if len(finished[i]) < self.quota:
+                    finished[i].append((returns[i].item(), lengths[i].item(), success[i].item()))
+            returns[over], lengths[over], success[over] = 0.0, 0.0, float("nan")
+        episodes = np.array([episode for done in zip(*finished, strict=True) for episode in done])[: self.episodes]
+        return Evaluation(*episodes.T)
+
+    def close(self) -> None:
+        self.env.close()

@@ -1,0 +1,1 @@
+"""Experiments: what is done with many runs."""

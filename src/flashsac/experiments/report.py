@@ -1,0 +1,171 @@
+"""Curves over seeds, one way: evaluation return against steps and against time, 95% bootstrap intervals, PNG and CSV."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from flashsac.errors import FlashSACError
+from flashsac.logging import read_metrics
+from flashsac.run import read_config
+
+BOOTSTRAPS = 2000
+AXES = {"step": "environment steps", "seconds": "training time (s)"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One run's evaluations."""
+
+    seed: int
+    step: np.ndarray
+    seconds: np.ndarray
+    value: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Band:
+    """A mean over seeds with its interval."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    seeds: int
+
+
+def find_runs(paths: list[Path]) -> list[Path]:
+    """Run directories among the paths and below them."""
+    runs = sorted(
+        {file.parent for path in paths for file in path.rglob("config.json") if (file.parent / "metrics.csv").exists()}
+    )
+    if not runs:
+        raise FlashSACError(
+            f"no runs in {', '.join(map(str, paths))}: a run directory holds config.json and metrics.csv."
+        )
+    return runs
+
+
+def read_curve(run: Path, metric: str = "eval_return") -> Curve | None:
+    _, config = read_config(run)
+    rows = [row for row in read_metrics(run / "metrics.csv") if metric in row]
+    if not rows:
+        return None
+    step, seconds, value = (np.array([row[name] for row in rows]) for name in ("step", "seconds", metric))
+    return Curve(config.seed, step, seconds, value)
+
+
+def band(curves: list[Curve], axis: str, points: int = 50) -> Band:
+    """Mean and 95% bootstrap interval over seeds, on a grid that every run covers."""
+    xs = [getattr(curve, axis) for curve in curves]
+    if all(np.array_equal(x, xs[0]) for x in xs):
+        grid = xs[0]
+    else:
+        grid = np.linspace(max(x[0] for x in xs), min(x[-1] for x in xs), points)
+    values = np.stack([np.interp(grid, x, curve.value) for x, curve in zip(xs, curves, strict=True)])
+    picks = np.random.default_rng(0).integers(len(curves), size=(BOOTSTRAPS, len(curves)))
+    low, high = np.percentile(values[picks].mean(1), [2.5, 97.5], axis=0)
+    return Band(grid, values.mean(0), low, high, len(curves))
+
+
+def read_published(path: Path, task: str) -> dict[str, Band]:
+    """Published curves of a task by method, from a CSV with task, method, env_step, seeds, mean, ci_low, ci_high."""
+    by_method: dict[str, list[dict[str, str]]] = defaultdict(list)
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["task"] == task.split(":")[-1]:
+                by_method[row["method"]].append(row)
+    out = {}
+    for method, rows in by_method.items():
+        rows.sort(key=lambda row: float(row["env_step"]))
+        x, mean, low, high = (
+            np.array([float(row[name]) for row in rows]) for name in ("env_step", "mean", "ci_low", "ci_high")
+        )
+        out[method] = Band(x, mean, low, high, seeds=int(rows[0]["seeds"]))
+    return out
+
+
+def report(paths: list[Path], out: Path, published: Path | None = None) -> list[Path]:
+    """Draw every task found in the runs; returns the files written."""
+    by_task: dict[str, list[Curve]] = defaultdict(list)
+    for run in find_runs(paths):
+        task, _ = read_config(run)
+        curve = read_curve(run)
+        if curve is not None:
+            by_task[task].append(curve)
+    if not by_task:
+        raise FlashSACError("none of the runs has been evaluated yet; run them with --eval.every above 0.")
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for task, curves in sorted(by_task.items()):
+        stem = out / task.replace(":", "-")
+        bands = {axis: band(curves, axis) for axis in AXES}
+        others = read_published(published, task) if published else {}
+        written += [
+            _write_csv(stem.with_suffix(".csv"), task, curves, bands),
+            _draw(stem.with_suffix(".png"), task, curves, bands, others),
+        ]
+    return written
+
+
+def _write_csv(path: Path, task: str, curves: list[Curve], bands: dict[str, Band]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["task", "kind", "axis", "x", "value", "ci_low", "ci_high", "seed", "seeds"])
+        for axis, line in bands.items():
+            for x, mean, low, high in zip(line.x, line.mean, line.low, line.high, strict=True):
+                writer.writerow(
+                    [task, "mean", axis, f"{x:.6g}", f"{mean:.6g}", f"{low:.6g}", f"{high:.6g}", "", line.seeds]
+                )
+        for curve in curves:
+            for axis in AXES:
+                for x, value in zip(getattr(curve, axis), curve.value, strict=True):
+                    writer.writerow([task, "seed", axis, f"{x:.6g}", f"{value:.6g}", "", "", curve.seed, ""])
+    return path
+
+
+def _draw(path: Path, task: str, curves: list[Curve], bands: dict[str, Band], others: dict[str, Band]) -> Path:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(1, 2, figsize=(11, 4), sharey=True, constrained_layout=True)
+    for panel, (axis, label) in zip(panels, AXES.items(), strict=True):
+        line = bands[axis]
+        for curve in curves:
+            panel.plot(getattr(curve, axis), curve.value, color="C0", alpha=0.25, linewidth=0.8)
+        name = f"flashsac, {line.seeds} seed{'s' if line.seeds > 1 else ''}"
+        panel.plot(line.x, line.mean, color="C0", linewidth=2, label=name)
+        panel.fill_between(line.x, line.low, line.high, color="C0", alpha=0.2, linewidth=0)
+        if axis == "step":
+            for i, (method, published) in enumerate(sorted(others.items())):
+                inside = published.x <= max(line.x[-1], published.x[min(1, len(published.x) - 1)])
+                panel.plot(
+                    published.x[inside],
+                    published.mean[inside],
+                    color=f"C{i + 1}",
+                    linestyle="--",
+                    label=f"{method} (published)",
+                )
+                panel.fill_between(
+                    published.x[inside],
+                    published.low[inside],
+                    published.high[inside],
+                    color=f"C{i + 1}",
+                    alpha=0.1,
+                    linewidth=0,
+                )
+        panel.set_xlabel(label)
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("return of the evaluated policy")
+    panels[0].legend(frameon=False)
+    figure.suptitle(f"{task}: mean over seeds, 95% bootstrap interval")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return path

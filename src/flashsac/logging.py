@@ -1,0 +1,147 @@
+"""What a run writes down and shows: metrics.csv, TensorBoard, optionally W&B, and progress on the terminal."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+COLUMNS = (
+    "step updates episodes return length eval_return eval_length eval_success critic_loss actor_loss q reward entropy "
+    "temperature action_std reward_scale learning_rate invalid seconds steps_per_second"
+).split()
+TIMINGS = ("seconds", "steps_per_second")
+"""Columns that differ from run to run even with the same seed."""
+
+
+class MetricsLog:
+    """Appends rows to metrics.csv and the same numbers to TensorBoard and W&B. Resuming drops what came after `resume_step`."""
+
+    def __init__(
+        self, run_dir: Path, *, resume_step: int | None = None, wandb_project: str | None = None, config: Any = None
+    ):
+        self._path = run_dir / "metrics.csv"
+        kept = [] if resume_step is None else [row for row in read_metrics(self._path) if row["step"] <= resume_step]
+        temporary = self._path.with_suffix(".writing")
+        with temporary.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            writer.writerows([_text(row.get(column)) for column in COLUMNS] for row in kept)
+        temporary.replace(self._path)
+        self._file = self._path.open("a", newline="")
+        self._writer = csv.writer(self._file, lineterminator="\n")
+
+        from torch.utils.tensorboard import SummaryWriter
+
+        purge = None if resume_step is None else resume_step + 1
+        self._tensorboard = SummaryWriter(str(run_dir / "tensorboard"), purge_step=purge)
+        self._wandb = None
+        if wandb_project:
+            self._wandb = _start_wandb(wandb_project, run_dir, config)
+
+    def write(self, row: dict[str, float]) -> None:
+        self._writer.writerow([_text(row.get(column)) for column in COLUMNS])
+        self._file.flush()
+        step = int(row["step"])
+        for name, value in row.items():
+            if name != "step" and value is not None:
+                group = "eval" if name.startswith("eval_") else "train"
+                self._tensorboard.add_scalar(f"{group}/{name}", value, step)
+        if self._wandb is not None:
+            self._wandb.log(row, step=step)
+
+    def close(self) -> None:
+        self._file.close()
+        self._tensorboard.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+
+def read_metrics(path: Path) -> list[dict[str, float]]:
+    """Rows of a metrics.csv; empty cells are left out, and so is a last line that was cut off by a crash."""
+    if not path.exists():
+        return []
+    rows = []
+    for row in csv.DictReader(path.read_text().splitlines()):
+        if any(row.get(column) is None for column in COLUMNS):
+            continue
+        try:
+            rows.append({key: float(value) for key, value in row.items() if value})
+        except ValueError:
+            continue
+    return rows
+
+
+def _text(value: float | None) -> str:
+    if value is None:
+        return ""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+
+
+def _start_wandb(project: str, run_dir: Path, config: Any) -> Any:
+    try:
+        import wandb
+    except ImportError as error:
+        from flashsac.errors import MissingExtra
+
+        raise MissingExtra('logging to W&B needs its package: pip install "flashsac[wandb]"') from error
+    return wandb.init(project=project, name=run_dir.name, dir=str(run_dir), config=config, resume="allow")
+
+
+class Progress:
+    """A live bar with the time left on a terminal, plain lines elsewhere. Everything the user sees while training goes here."""
+
+    def __init__(self, total: int, start: int = 0, quiet: bool = False):
+        from rich.console import Console
+
+        self._console = Console(highlight=False, quiet=quiet, soft_wrap=True)
+        self._total, self._start, self._began = total, start, time.monotonic()
+        self._bar = None
+        if self._console.is_terminal and not quiet:
+            from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("{task.completed:,}/{task.total:,} steps"),
+                BarColumn(),
+                TextColumn("{task.fields[note]}"),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                console=self._console,
+            )
+            self._bar.start()
+            self._id = self._bar.add_task("", total=total, completed=start, note="")
+
+    def say(self, text: str) -> None:
+        (self._bar.console if self._bar else self._console).print(text, markup=False)
+        sys.stdout.flush()
+
+    def advance(self, step: int) -> None:
+        if self._bar:
+            self._bar.update(self._id, completed=step)
+
+    def row(self, row: dict[str, float]) -> None:
+        shown = {"return": "return", "eval_return": "evaluated", "q": "q", "temperature": "temperature"}
+        note = "  ".join(f"{label} {row[name]:.4g}" for name, label in shown.items() if name in row)
+        if self._bar:
+            self._bar.update(self._id, completed=int(row["step"]), note=note)
+            return
+        done = max(1, int(row["step"]) - self._start)
+        left = (time.monotonic() - self._began) / done * max(0, self._total - int(row["step"]))
+        self.say(
+            f"step {int(row['step']):>9,}/{self._total:,}  {note}  {row['steps_per_second']:.0f} steps/s  left {_clock(left)}"
+        )
+
+    def close(self) -> None:
+        if self._bar:
+            self._bar.stop()
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,48 @@
+"""The paper's hyperparameter tables, each as what differs from the row above it, and our laptop row."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from flashsac.config import AgentConfig, EnvConfig, PresetName, ReplayConfig, TrainConfig
+
+replace = dataclasses.replace
+
+# Table "GPU-based simulators": AgentConfig's defaults are this table.
+PARALLEL = TrainConfig()
+
+# Table "CPU-based simulators".
+SINGLE = replace(
+    PARALLEL,
+    steps=1_000_000,
+    agent=replace(PARALLEL.agent, batch_size=512, updates_per_transition=1.0, warmup=10_000, precision="fp32"),
+    env=EnvConfig(num_envs=1),
+    replay=ReplayConfig(capacity=1_000_000),
+)
+
+# Table "Vision-based RL".
+VISION = replace(
+    SINGLE,
+    agent=replace(SINGLE.agent, batch_size=256, updates_per_transition=0.5, n_step=3),
+)
+
+# Ours: minutes on a laptop CPU. Only the paper's own knobs: width, batch, environments, update ratio (docs/log.md has the trials).
+LAPTOP = replace(
+    SINGLE,
+    steps=100_000,
+    agent=replace(
+        SINGLE.agent,
+        batch_size=256,
+        updates_per_transition=0.5,
+        warmup=5_000,
+        actor_width=64,
+        critic_width=128,
+        precision="auto",
+    ),
+    env=EnvConfig(num_envs=8),
+    replay=ReplayConfig(capacity=1_000_000),
+)
+
+PRESETS: dict[PresetName, TrainConfig] = {"parallel": PARALLEL, "single": SINGLE, "vision": VISION, "laptop": LAPTOP}
+
+__all__ = ["LAPTOP", "PARALLEL", "PRESETS", "SINGLE", "VISION", "AgentConfig"]

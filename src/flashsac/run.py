@@ -1,0 +1,113 @@
+"""The run directory: what it holds, who may write to it, and how it is found again."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from flashsac import config as configs
+from flashsac.config import TrainConfig
+from flashsac.errors import RunDirectoryError
+
+VERSIONED = ("flashsac", "torch", "numpy", "gymnasium", "mujoco", "envpool", "dm_control")
+
+
+class Run:
+    """A directory that belongs to one training run, locked while open. The lock ends with the process, however it ends."""
+
+    def __init__(self, path: Path, task: str, config: TrainConfig):
+        self.path, self.task, self.config = path, task, config
+        self._lock = filelock.FileLock(path / ".lock")
+        try:
+            self._lock.acquire(timeout=0)
+        except filelock.Timeout as error:
+            raise RunDirectoryError(
+                f"another process is training in {path}. Wait for it, or stop it, or give this run its own --run-dir."
+            ) from error
+
+    @classmethod
+    def create(cls, task: str, config: TrainConfig) -> Run:
+        """A new run; refuses a directory that already holds one."""
+        path = Path(config.run_dir) if config.run_dir else _default_path(task, config.seed)
+        if (path / "config.json").exists():
+            raise RunDirectoryError(
+                f"{path} already holds a run. Continue it with: flashsac resume {path}\nor choose another --run-dir."
+            )
+        if path.exists() and (not path.is_dir() or any(item.name != ".lock" for item in path.iterdir())):
+            raise RunDirectoryError(f"{path} exists and is not an empty directory. Choose another --run-dir.")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{path} cannot be created ({error.strerror}). Choose another --run-dir."
+            ) from error
+        run = cls(path, task, config)
+        content = {"task": task, "config": configs.to_dict(config), "versions": versions(), "machine": machine()}
+        temporary = path / "config.json.writing"
+        temporary.write_text(json.dumps(content, indent=2) + "\n")
+        temporary.rename(path / "config.json")
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """An existing run, to go on with it."""
+        task, config = read_config(path)
+        return cls(Path(path), task, dataclasses.replace(config, run_dir=str(path)))
+
+    def close(self) -> None:
+        self._lock.release()
+
+    def discard(self) -> None:
+        """The run never began: leave no trace that would block the next try."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def read_config(path: str | Path) -> tuple[str, TrainConfig]:
+    """Task and settings of a run, without touching it."""
+    file = Path(path) / "config.json"
+    if not file.exists():
+        raise RunDirectoryError(f"{path} is no run directory: it has no config.json. `flashsac train TASK` makes one.")
+    try:
+        content = json.loads(file.read_text())
+        return content["task"], configs.from_dict(content["config"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            f"{file} cannot be read by flashsac {version('flashsac')} ({error}). It is damaged or from another version."
+        ) from error
+
+
+def _default_path(task: str, seed: int) -> Path:
+    return Path("runs") / task.replace(":", "-").replace("/", "-") / f"{time.strftime('%Y%m%d-%H%M%S')}-seed{seed}"
+
+
+def version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def versions() -> dict[str, str | None]:
+    """What may change a result."""
+    return {"python": platform.python_version()} | {name: version(name) for name in VERSIONED}
+
+
+def machine() -> dict[str, Any]:
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "system": platform.platform(),
+        "cpus": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+        "gpus": gpus,
+    }

@@ -1,0 +1,178 @@
+"""The whole contract between a simulator and the trainer: `VecEnv`, the helpers adapters share, and `check_env`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flashsac.errors import BadSimulation, UnsupportedSpace
+from flashsac.types import EnvSpec, Obs, Step
+
+
+class VecEnv(Protocol):
+    """A batch of environments, stepped together and reset by themselves."""
+
+    spec: EnvSpec
+
+    def reset(self, seed: int) -> Obs:
+        """Start every environment anew; the same seed gives the same episodes."""
+        ...
+
+    def step(self, action: Tensor) -> Step:
+        """action: (envs, action_dim) in [-1, 1]. Tensors returned are the caller's to keep."""
+        ...
+
+    def render(self) -> np.ndarray:
+        """A picture of the first environment, (height, width, 3) uint8."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on bit for bit, of plain values and arrays; only where spec.can_save_state."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        """Go on from there. False if the simulator turned out not to be reproducible: the caller must reset."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def action_bounds(low: np.ndarray, high: np.ndarray, task: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Bounds as plain numbers; refuses the infinite ones, which nobody could rescale to."""
+    low, high = np.asarray(low, np.float64).ravel(), np.asarray(high, np.float64).ravel()
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (high > low).all()):
+        raise UnsupportedSpace(
+            f"{task}: the action space is unbounded or empty (low {low.tolist()}, high {high.tolist()}). FlashSAC acts in "
+            "[-1, 1] and rescales to finite bounds: wrap the environment, for example with gymnasium.wrappers.RescaleAction."
+        )
+    return tuple(low.tolist()), tuple(high.tolist())
+
+
+class ActionScaler:
+    """[-1, 1] to the simulator's own bounds."""
+
+    def __init__(self, low: tuple[float, ...], high: tuple[float, ...], dtype: np.dtype | type = np.float32):
+        self._low, self._high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+        self._dtype = dtype
+
+    def __call__(self, action: Tensor | np.ndarray) -> np.ndarray:
+        unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
+        return (self._low + 0.5 * (unit + 1.0) * (self._high - self._low)).astype(self._dtype)
+
+
+def autoreset(
+    obs: dict[str, np.ndarray],
+    reward: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    info: dict[str, Any],
+    reset_envs: Callable[[np.ndarray], dict[str, np.ndarray]],
+) -> Step:
+    """Make a Step of what a CPU simulator returned *before* any reset: resets what ended, keeps the final observations.
+
+    Environments that returned NaN or Inf are reset too, and marked invalid.
+    """
+    valid = np.isfinite(reward)
+    for rows in obs.values():
+        valid &= np.isfinite(rows).all(axis=1)
+    over = np.flatnonzero(terminated | truncated | ~valid)
+    final_obs = to_tensors(obs)
+    next_obs = final_obs
+    if len(over):
+        fresh = reset_envs(over)
+        next_obs = {group: rows.clone() for group, rows in final_obs.items()}
+        for group, rows in fresh.items():
+            if not np.isfinite(rows).all():
+                raise BadSimulation(
+                    f"the simulator returned NaN or Inf in the '{group}' observation right after a reset, so there is nothing "
+                    "to act on. Check the environment's reset, or its model's initial state."
+                )
+            next_obs[group][over] = torch.as_tensor(rows, dtype=torch.float32)
+    return Step(
+        obs=next_obs,
+        reward=torch.as_tensor(reward, dtype=torch.float32),
+        terminated=torch.as_tensor(terminated, dtype=torch.bool),
+        truncated=torch.as_tensor(truncated, dtype=torch.bool),
+        final_obs=final_obs,
+        valid=torch.from_numpy(valid),
+        info=info,
+    )
+
+
+def to_tensors(obs: dict[str, np.ndarray]) -> Obs:
+    """float32 copies, because simulators reuse their buffers."""
+    return {group: torch.tensor(rows, dtype=torch.float32) for group, rows in obs.items()}
+
+
+def check_env(env: VecEnv, steps: int = 50, seed: int = 0) -> None:
+    """Raise AssertionError, saying what is wrong, unless the adapter keeps the contract. Leaves the environment usable."""
+    spec = env.spec
+    generator = torch.Generator().manual_seed(seed)
+    assert "actor" in spec.obs, "spec.obs has no 'actor' group"
+    assert len(spec.action_low) == len(spec.action_high) == spec.action_dim, "action bounds do not match action_dim"
+
+    def check_obs(obs: Obs, name: str) -> None:
+        assert set(obs) == set(spec.obs), f"{name} has groups {sorted(obs)}, spec says {sorted(spec.obs)}"
+        for group, rows in obs.items():
+            expected = (spec.num_envs, spec.obs[group])
+            assert tuple(rows.shape) == expected, (
+                f"{name}['{group}'] has shape {tuple(rows.shape)}, spec says {expected}"
+            )
+            assert rows.dtype == torch.float32, f"{name}['{group}'] is {rows.dtype}, must be float32"
+            assert rows.device.type == spec.device.type, (
+                f"{name}['{group}'] is on {rows.device}, spec says {spec.device}"
+            )
+            assert torch.isfinite(rows).all(), f"{name}['{group}'] is not finite"
+
+    def rollout() -> list[tuple[Obs, Step]]:
+        generator.manual_seed(seed)
+        obs, history = env.reset(seed), []
+        check_obs(obs, "reset()")
+        for _ in range(steps):
+            step = env.step(2 * torch.rand(spec.num_envs, spec.action_dim, generator=generator) - 1)
+            history.append((obs, step))
+            obs = step.obs
+        return history
+
+    first = rollout()
+    copies = [(({k: v.clone() for k, v in obs.items()}), step.reward.clone()) for obs, step in first]
+    for _, step in first:
+        check_obs(step.obs, "step.obs")
+        check_obs(step.final_obs, "step.final_obs")
+        for name, dtype in (
+            ("reward", torch.float32),
+            ("terminated", torch.bool),
+            ("truncated", torch.bool),
+            ("valid", torch.bool),
+        ):
+            value = getattr(step, name)
+            assert tuple(value.shape) == (spec.num_envs,), f"step.{name} has shape {tuple(value.shape)}"
+            assert value.dtype == dtype, f"step.{name} is {value.dtype}, must be {dtype}"
+        running = ~(step.terminated | step.truncated) & step.valid
+        for group in spec.obs:
+            same = step.obs[group][running] == step.final_obs[group][running]
+            assert same.all(), f"step.obs['{group}'] differs from final_obs although no episode ended"
+            ended = step.terminated | step.truncated
+            if ended.any():
+                moved = (step.obs[group][ended] != step.final_obs[group][ended]).any()
+                assert moved, f"final_obs['{group}'] of ended episodes is the reset observation: the true one is lost"
+    second = rollout()
+    for (obs, step), (obs_copy, reward_copy), (obs2, step2) in zip(first, copies, second, strict=True):
+        for group in spec.obs:
+            assert torch.equal(obs[group], obs_copy[group]), f"'{group}' buffers are reused by a later step: clone them"
+            assert torch.equal(obs[group], obs2[group]), f"the same seed gives other '{group}' observations"
+        assert torch.equal(step.reward, reward_copy), "the reward buffer is reused by a later step: clone it"
+        assert torch.equal(step.reward, step2.reward), "the same seed gives other rewards"
+    if spec.can_save_state:
+        state = env.state_dict()
+        action = torch.zeros(spec.num_envs, spec.action_dim)
+        after = env.step(action)
+        assert env.load_state_dict(state), "load_state_dict() says that the simulator is not reproducible"
+        again = env.step(action)
+        assert torch.equal(after.reward, again.reward), "the reward differs after load_state_dict()"
+        for group in spec.obs:
+            assert torch.equal(after.obs[group], again.obs[group]), f"'{group}' differs after load_state_dict()"

@@ -1,0 +1,80 @@
+"""dm_control through its own package: state observations, exact resume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flashsac.sims.base import action_bounds
+from flashsac.sims.gymnasium import choose_gl_backend
+from flashsac.sims.sequential import Outcome, SequentialVecEnv
+from flashsac.types import EnvSpec
+
+
+def make_dmc(
+    domain: str, task: str, num_envs: int, *, max_episode_steps: int | None = None, render: bool = False
+) -> SequentialVecEnv:
+    """`domain`, `task` as in dm_control's suite."""
+    if render:
+        choose_gl_backend()
+    first = DmcEnv(domain, task, max_episode_steps)
+    action = first.env.action_spec()
+    low, high = action_bounds(
+        np.broadcast_to(action.minimum, action.shape),
+        np.broadcast_to(action.maximum, action.shape),
+        f"dmc:{domain}-{task}",
+    )
+    spec = EnvSpec(
+        num_envs=num_envs,
+        obs={"actor": sum(int(np.prod(box.shape)) for box in first.env.observation_spec().values())},
+        action_dim=len(low),
+        action_low=low,
+        action_high=high,
+        max_episode_steps=first.limit,
+        fps=1.0 / first.env.control_timestep(),
+    )
+    pending = [first]
+    make = lambda: pending.pop() if pending else DmcEnv(domain, task, max_episode_steps)
+    return SequentialVecEnv(make, spec, action.dtype)
+
+
+class DmcEnv:
+    """A dm_control environment as a OneEnv."""
+
+    def __init__(self, domain: str, task: str, max_episode_steps: int | None):
+        from dm_control import suite
+
+        self.env = suite.load(domain, task, task_kwargs={"random": 0})
+        own_limit = self.env._step_limit
+        self.limit = max_episode_steps or (int(own_limit) if np.isfinite(own_limit) else None)
+        self._elapsed = 0
+
+    def _flat(self, timestep: Any) -> dict[str, np.ndarray]:
+        # Sorted, so that a policy does not care which engine trained it.
+        return {"actor": np.concatenate([np.ravel(timestep.observation[key]) for key in sorted(timestep.observation)])}
+
+    def reset(self, seed: int | None) -> dict[str, np.ndarray]:
+        if seed is not None:
+            self.env.task.random.seed(seed)
+        self._elapsed = 0
+        return self._flat(self.env.reset())
+
+    def step(self, action: np.ndarray) -> Outcome:
+        timestep = self.env.step(action)
+        self._elapsed += 1
+        terminated = timestep.last() and timestep.discount == 0.0
+        truncated = not terminated and (timestep.last() or self._elapsed == self.limit)
+        return self._flat(timestep), float(timestep.reward or 0.0), bool(terminated), bool(truncated), {}
+
+    def rng_state(self) -> dict[str, Any]:
+        return self.env.task.random.get_state(legacy=False)
+
+    def set_rng_state(self, state: dict[str, Any]) -> None:
+        self.env.task.random.set_state(state)
+
+    def render(self) -> np.ndarray:
+        return self.env.physics.render(480, 480, camera_id=0)
+
+    def close(self) -> None:
+        self.env.close()

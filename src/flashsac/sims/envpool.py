@@ -1,0 +1,124 @@
+"""EnvPool: a C++ thread pool with gym MuJoCo, dm_control and MuJoCo Playground inside; the fast simulator on a CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from flashsac.errors import RenderError
+from flashsac.sims.base import ActionScaler, action_bounds, autoreset, to_tensors
+from flashsac.types import EnvSpec, Obs, Step
+
+# EnvPool gives every task of a dm_control domain the union of the domain's observations: what to leave out, by task.
+_QUADRUPED_EXTRAS = ("origin", "rangefinder", "ball_state", "target_position")
+_DROPPED = {
+    r"Dog(Stand|Walk|Trot|Run)-v1": ("ball_state", "target_position"),
+    r"FingerSpin-v1": ("target_position", "dist_to_target"),
+    r"FishUpright-v1": ("target",),
+    r"Humanoid(Stand|Walk|Run)-v1": ("position",),
+    r"HumanoidRunPureState-v1": ("joint_angles", "head_height", "extremities", "torso_vertical", "com_velocity"),
+    r"Quadruped(Walk|Run)-v1": _QUADRUPED_EXTRAS,
+    r"QuadrupedEscape-v1": ("ball_state", "target_position"),
+    r"QuadrupedFetch-v1": ("origin", "rangefinder"),
+}
+
+
+def dropped_keys(env_id: str) -> tuple[str, ...]:
+    return next((keys for pattern, keys in _DROPPED.items() if re.fullmatch(pattern, env_id)), ())
+
+
+class EnvPoolVecEnv:
+    """`env_id` is EnvPool's own name. The pool is made at reset, because that is when EnvPool takes its seed."""
+
+    def __init__(self, env_id: str, num_envs: int, *, max_episode_steps: int | None = None, render: bool = False):
+        import envpool
+
+        self._envpool, self._id, self._render = envpool, env_id, render
+        self._options: dict[str, Any] = {"num_envs": num_envs}
+        if max_episode_steps is not None:
+            self._options["max_episode_steps"] = max_episode_steps
+        described = envpool.make_spec(env_id, **self._options)
+        space = described.observation_space
+        spaces = getattr(space, "spaces", None)
+        if spaces is None:
+            self._groups: dict[str, tuple[str, ...]] = {"actor": ("",)}
+            widths = {"": int(np.prod(space.shape))}
+        else:
+            widths = {key: int(np.prod(box.shape)) for key, box in spaces.items() if key not in dropped_keys(env_id)}
+            if "privileged_state" in widths:
+                self._groups = {"actor": ("state",), "critic": ("privileged_state",)}
+            else:
+                # Sorted, so that a policy does not care which engine trained it.
+                self._groups = {"actor": tuple(sorted(widths))}
+        action_space = described.action_space
+        low, high = action_bounds(action_space.low, action_space.high, env_id)
+        self._scale = ActionScaler(low, high, action_space.dtype)
+        self.spec = EnvSpec(
+            num_envs=num_envs,
+            obs={group: sum(widths[key] for key in keys) for group, keys in self._groups.items()},
+            action_dim=len(low),
+            action_low=low,
+            action_high=high,
+            max_episode_steps=int(described.config.max_episode_steps),
+            fps=50.0,
+        )
+        self._pool: Any = None
+
+    def reset(self, seed: int) -> Obs:
+        self.close()
+        options = dict(self._options, seed=seed % (2**31))
+        if self._render:
+            load_gl_library()
+            options["render_mode"] = "rgb_array"
+        self._pool = self._envpool.make(self._id, env_type="gymnasium", **options)
+        obs, _ = self._pool.reset()
+        return to_tensors(self._split(obs))
+
+    def step(self, action: Tensor) -> Step:
+        obs, reward, terminated, truncated, info = self._pool.step(self._scale(action))
+        # EnvPool would reset on the *next* step and swallow its action. Resetting the finished ones now keeps every step a transition.
+        return autoreset(self._split(obs), reward, terminated, truncated, info, self._reset_envs)
+
+    def _reset_envs(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        obs, _ = self._pool.reset(ids.astype(np.int32))
+        return self._split(obs)
+
+    def _split(self, obs: Any) -> dict[str, np.ndarray]:
+        if not isinstance(obs, dict):
+            return {"actor": obs.reshape(len(obs), -1)}
+        return {
+            group: np.concatenate([obs[key].reshape(len(obs[key]), -1) for key in keys], axis=1)
+            for group, keys in self._groups.items()
+        }
+
+    def render(self) -> np.ndarray:
+        return np.asarray(self._pool.render())[0]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        return False
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+
+def load_gl_library() -> None:
+    """EnvPool aborts the process if it draws before a GL library is loaded."""
+    for name in ("libEGL.so.1", "libOSMesa.so.8", "libOSMesa.so"):
+        try:
+            ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
+            return
+        except OSError:
+            continue
+    raise RenderError(
+        "no GL library was found (EGL or OSMesa), so no pictures can be drawn. On Debian and Ubuntu: "
+        "apt-get install libegl1 libgl1-mesa-dri (or libosmesa6)."
+    )

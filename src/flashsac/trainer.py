@@ -1,0 +1,338 @@
+"""The training loop, and what must surround it: signals, evaluation, checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import signal
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flashsac.checkpoint import CheckpointStore
+from flashsac.config import TrainConfig
+from flashsac.core.agent import Agent
+from flashsac.core.compiler import compile_update, compiler_missing
+from flashsac.errors import BadSimulation, CheckpointError
+from flashsac.evaluate import Evaluator
+from flashsac.logging import MetricsLog, Progress
+from flashsac.policy import save_policy
+from flashsac.run import Run
+from flashsac.sims.registry import make_env, more_like
+from flashsac.storage import make_replay
+from flashsac.types import Obs, Step
+
+EVAL_SEED = 1_000_003
+"""Added to the run's seed, so that evaluation never repeats training episodes."""
+
+
+class UpdateBudget:
+    """How many updates are due: counts transitions, so the number of environments does not matter."""
+
+    def __init__(self, updates_per_transition: float):
+        self.rate, self.owed = updates_per_transition, 0.0
+
+    def due(self, transitions: int) -> int:
+        self.owed += self.rate * transitions
+        count = math.floor(self.owed + 1e-9)
+        self.owed -= count
+        return count
+
+
+class Clock:
+    """Seconds spent training, over all the processes that a run may have had."""
+
+    def __init__(self) -> None:
+        self.seconds, self._step, self._since = 0.0, 0, 0.0
+
+    def start(self, step: int) -> None:
+        self._step, self._since = step, time.monotonic()
+
+    def lap(self, step: int) -> float:
+        """Count the time since `start`; returns transitions per second."""
+        passed = time.monotonic() - self._since
+        self.seconds += passed
+        return (step - self._step) / max(passed, 1e-9)
+
+
+class EpisodeStats:
+    """Returns and lengths of the training episodes."""
+
+    def __init__(self, num_envs: int):
+        self.returns, self.lengths = torch.zeros(num_envs), torch.zeros(num_envs)
+        self.finished: deque[tuple[float, float]] = deque(maxlen=100)
+        self.count = 0
+
+    def observe(self, step: Step) -> None:
+        self.returns += torch.where(step.valid, step.reward, 0.0).cpu()
+        self.lengths += 1
+        over = (step.terminated | step.truncated | ~step.valid).cpu()
+        if over.any():
+            ended = over.nonzero()[:, 0]
+            self.finished.extend(zip(self.returns[ended].tolist(), self.lengths[ended].tolist(), strict=True))
+            self.count += len(ended)
+            self.restart(over)
+
+    def restart(self, where: Tensor | slice = slice(None)) -> None:
+        self.returns[where] = 0.0
+        self.lengths[where] = 0.0
+
+    def summary(self) -> dict[str, float]:
+        out: dict[str, float] = {"episodes": self.count}
+        if self.finished:
+            returns, lengths = zip(*self.finished, strict=True)
+            out |= {"return": sum(returns) / len(returns), "length": sum(lengths) / len(lengths)}
+        return out
+
+    def state_dict(self) -> dict:
+        return {
+            "returns": self.returns,
+            "lengths": self.lengths,
+            "finished": [list(pair) for pair in self.finished],
+            "count": self.count,
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        self.returns, self.lengths = state["returns"].clone(), state["lengths"].clone()
+        self.finished.extend((pair[0], pair[1]) for pair in state["finished"])
+        self.count = state["count"]
+
+
+@dataclasses.dataclass
+class Result:
+    """What a training run came to."""
+
+    run_dir: Path
+    step: int
+    interrupted: bool
+    row: dict[str, float]
+    """The last row of metrics.csv."""
+
+
+class Trainer:
+    """One run, from its first step or from a checkpoint. `task` is what `make_env` takes: a name, a factory, an environment."""
+
+    def __init__(self, run: Run, task: Any, *, resume: bool, quiet: bool = False):
+        self.run, self.config, config = run, run.config, run.config
+        self.task = task
+        device = torch.device(config.device)
+        self.env = make_env(task, config.env)
+        spec = self.env.spec
+        agent_config = config.agent
+        self.replay, about = make_replay(
+            spec,
+            config.replay,
+            steps=config.steps,
+            discount=agent_config.discount,
+            n_step=agent_config.n_step,
+            run_dir=run.path,
+            device=device,
+        )
+        problem = compiler_missing(device) if agent_config.compile else None
+        compiled = agent_config.compile and problem is None
+        learned_steps = max(0, config.steps - agent_config.warmup)
+        self.agent = Agent(
+            spec,
+            agent_config,
+            self.replay,
+            total_updates=int(learned_steps * agent_config.updates_per_transition),
+            seed=config.seed,
+            device=device,
+            **({"compiler": compile_update} if compiled else {}),
+        )
+        self.evaluator: Evaluator | None = None
+        self.budget = UpdateBudget(agent_config.updates_per_transition)
+        self.episodes = EpisodeStats(spec.num_envs)
+        self.store = CheckpointStore(run.path, run.task, config.keep_checkpoints)
+        self.clock = Clock()
+        self.step, self.best = 0, -math.inf
+        self.metrics: dict[str, Tensor] = {}
+        self.row: dict[str, float] = {}
+        self._stop: signal.Signals | None = None
+
+        self.obs: Obs
+        notes = self._load() if resume else []
+        if not resume:
+            self.obs = self.env.reset(config.seed)
+        self.log = MetricsLog(
+            run.path,
+            resume_step=self.step if resume else None,
+            wandb_project=config.wandb,
+            config=dataclasses.asdict(config),
+        )
+        self.progress = Progress(config.steps, self.step, quiet)
+        for line in [*notes, about, *([problem] if problem else [])]:
+            self.progress.say(line)
+        self._compiling = compiled
+
+    # --- the loop ------------------------------------------------------------------------------------------------------
+
+    def train(self) -> Result:
+        """Run to the end, or until told to stop; either way everything is saved."""
+        handlers = self._catch_signals()
+        config, num_envs = self.config, self.env.spec.num_envs
+        log_every, eval_every, save_every = intervals(config)
+        try:
+            self.clock.start(self.step)
+            while self.step < config.steps and self._stop is None:
+                action = self.agent.act(self.obs)
+                step = self.env.step(action)
+                self.agent.observe(self.obs, action, step)
+                self.episodes.observe(step)
+                self.obs = step.obs
+                previous, self.step = self.step, self.step + num_envs
+                if self.agent.warm:
+                    for _ in range(self.budget.due(num_envs)):
+                        self._update()
+
+                last = self.step >= config.steps
+                evaluated = crossed(previous, self.step, eval_every) or (last and eval_every)
+                if crossed(previous, self.step, log_every) or evaluated or last:
+                    rate = self.clock.lap(self.step)
+                    scores = self._evaluate() if evaluated else {}
+                    self._write_row(rate, scores)
+                    self.clock.start(self.step)  # evaluation is not training time
+                self.progress.advance(self.step)
+                if crossed(previous, self.step, save_every) and not last:
+                    self._save(fatal=False)
+            self._save(fatal=True)
+            return Result(self.run.path, self.step, self._stop is not None, self.row)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            self.close()
+
+    def _update(self) -> None:
+        if self._compiling:
+            self.progress.say("compiling the update (a minute or two the first time, seconds later) ...")
+            self._compiling = False
+        self.metrics |= self.agent.update()
+
+    def _evaluate(self) -> dict[str, float]:
+        if self.evaluator is None:
+            self.evaluator = Evaluator(
+                more_like(self.task), self.config.env, self.config.eval.episodes, self.config.seed + EVAL_SEED
+            )
+        scores = self.evaluator.run(lambda obs: self.agent.act(obs, explore=False)).summary()
+        if scores["eval_return"] > self.best:
+            self.best = scores["eval_return"]
+            policy = self.run.path / ".policy.safetensors"
+            try:
+                self._save_policy(policy)
+                self.store.save_best(self.step, self.best, policy)
+            except OSError as error:
+                self.progress.say(
+                    f"warning: the best policy so far could not be written ({error.strerror}); training goes on"
+                )
+        return scores
+
+    def _write_row(self, rate: float, scores: dict[str, float]) -> None:
+        row: dict[str, float] = {"step": self.step, "updates": self.agent.updates, **self.episodes.summary(), **scores}
+        row |= {name: value.item() for name, value in self.metrics.items()}
+        row |= {
+            "reward_scale": self.agent.reward_scale.scale().item(),
+            "learning_rate": self.agent.learning_rate(),
+            "invalid": self.replay.invalid,
+            "seconds": self.clock.seconds,
+            "steps_per_second": rate,
+        }
+        self.row = row
+        try:
+            self.log.write(row)
+        except OSError as error:
+            self.progress.say(f"warning: a row of metrics could not be written ({error.strerror}); training goes on")
+        self.progress.row(row)
+        if self.replay.invalid > self.config.max_invalid * max(self.step, 1000):
+            self._save(fatal=False)
+            raise BadSimulation(
+                f"{self.replay.invalid:,} of {self.step:,} transitions held NaN or Inf, more than --max-invalid "
+                f"{self.config.max_invalid:g} allows. They were dropped and a checkpoint was saved. The simulation is probably "
+                "unstable: check its time step, gains and action range."
+            )
+
+    # --- saving and loading --------------------------------------------------------------------------------------------
+
+    def _save(self, *, fatal: bool) -> None:
+        state = {
+            "agent": self.agent.state_dict(),
+            "env": self.env.state_dict(),
+            "obs": self.obs,
+            "episodes": self.episodes.state_dict(),
+            "metrics": self.metrics,
+            "owed": self.budget.owed,
+            "best": self.best,
+            "seconds": self.clock.seconds,
+        }
+        try:
+            self.store.save(self.step, state, self.replay, self._save_policy)
+        except CheckpointError as error:
+            if fatal:
+                raise
+            self.progress.say(f"warning: {error}\nTraining goes on and will try again.")
+
+    def _save_policy(self, path: Path) -> None:
+        save_policy(path, self.agent.learner.actor, self.run.task, self.env.spec, self.config.agent)
+
+    def _load(self) -> list[str]:
+        checkpoint, problems = self.store.load()
+        notes = [f"warning: {problem}; using the one before it" for problem in problems]
+        state = checkpoint.state
+        self.store.restore_replay(checkpoint, self.replay)
+        self.agent.load_state_dict(state["agent"])
+        self.episodes.load_state_dict(state["episodes"])
+        self.metrics = state["metrics"]
+        self.budget.owed, self.best, self.clock.seconds = state["owed"], state["best"], state["seconds"]
+        self.step = checkpoint.step
+        notes.append(f"resuming {self.run.task} at step {self.step:,} of {self.config.steps:,}")
+        if self.env.spec.can_save_state and self.env.load_state_dict(state["env"]):
+            self.obs = {group: rows.to(self.env.spec.device) for group, rows in state["obs"].items()}
+        else:
+            # Another seed than at the start, or the same episodes would be collected again.
+            self.obs = self.env.reset(self.config.seed + 7919 * (1 + self.step))
+            self.agent.restart_episodes(self.obs)
+            self.episodes.restart()
+            self.store.save_again_from(self.replay.head - 1)
+            notes.append("this simulator cannot save its state: episodes begin anew, everything else goes on")
+        return notes
+
+    # --- signals and closing -------------------------------------------------------------------------------------------
+
+    def _catch_signals(self) -> dict[int, Any]:
+        """Ctrl-C and SIGTERM end the run after the current step, with everything saved; a second one ends it at once."""
+
+        def stop(number: int, _frame: Any) -> None:
+            if self._stop is not None:
+                raise KeyboardInterrupt
+            self._stop = signal.Signals(number)
+            self.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
+
+        try:
+            return {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not in the main thread: the caller's signals are not ours
+            return {}
+
+    def close(self) -> None:
+        self.progress.close()
+        self.log.close()
+        self.env.close()
+        if self.evaluator is not None:
+            self.evaluator.close()
+        self.run.close()
+
+
+def intervals(config: TrainConfig) -> tuple[int, int, int]:
+    """(log, evaluate, save) in transitions."""
+
+    def choose(value: int | None, share: int) -> int:
+        return max(1, config.steps // share) if value is None else value
+
+    return choose(config.log_every, 200), choose(config.eval.every, 20), choose(config.checkpoint_every, 10)
+
+
+def crossed(previous: int, now: int, every: int) -> bool:
+    """True when a multiple of `every` lies in (previous, now]."""
+    return every > 0 and now // every > previous // every
