@@ -17,8 +17,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt scripts/install_gl.sh
 	sh scripts/install_gl.sh
 	touch $@
 
+# Trains a cheetah to run, evaluates it and films it; interrupted, it goes on where it was.
 demo: setup
-	$(BIN)/python examples/demo.py --seed $(SEED) --run-dir $(DEMO_RUN)
+	@if [ -f $(DEMO_RUN)/config.json ]; then $(BIN)/flashsac resume $(DEMO_RUN); \
+	else $(BIN)/flashsac train mujoco:HalfCheetah-v4 --preset laptop --seed $(SEED) --run-dir $(DEMO_RUN); fi
 
 test: check
 	$(BIN)/python -m pytest

@@ -13,6 +13,8 @@ COLUMNS = (
     "step updates episodes return length eval_return eval_length eval_success critic_loss actor_loss q reward entropy "
     "temperature action_std reward_scale learning_rate invalid seconds steps_per_second"
 ).split()
+PLAIN_INTERVAL = 5.0
+"""Seconds between plain progress lines; evaluations are always shown."""
 TIMINGS = ("seconds", "steps_per_second")
 """Columns that differ from run to run even with the same seed."""
 
@@ -99,6 +101,7 @@ class Progress:
 
         self._console = Console(highlight=False, quiet=quiet, soft_wrap=True)
         self._total, self._start, self._began = total, start, time.monotonic()
+        self._said = 0.0
         self._bar = None
         if self._console.is_terminal and not quiet:
             from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -130,6 +133,9 @@ class Progress:
         if self._bar:
             self._bar.update(self._id, completed=int(row["step"]), note=note)
             return
+        if "eval_return" not in row and time.monotonic() - self._said < PLAIN_INTERVAL:
+            return
+        self._said = time.monotonic()
         done = max(1, int(row["step"]) - self._start)
         left = (time.monotonic() - self._began) / done * max(0, self._total - int(row["step"]))
         self.say(

@@ -41,14 +41,19 @@ class Policy:
         action = self._scale(self.act({"actor": batch}).numpy())
         return action if rows.ndim > 1 else action[0]
 
+    def save(self, path: str | Path) -> None:
+        """Write it to a file of its own, which `load_policy` reads."""
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.actor.state_dict().items()}
+        save_tensors(tensors, Path(path), {"flashsac_policy": json.dumps(self.meta)})
+
     @torch.no_grad()
     def act(self, obs: Obs) -> Tensor:
         """Actions in [-1, 1], as VecEnv.step takes them."""
         return torch.tanh(self.actor(obs["actor"], False)[0])
 
 
-def save_policy(path: Path, actor: Actor, task: str, spec: EnvSpec, config: AgentConfig) -> None:
-    """Weights plus what is needed to rebuild the network around them."""
+def make_policy(actor: Actor, task: str, spec: EnvSpec, config: AgentConfig) -> Policy:
+    """The weights plus what is needed to rebuild the network around them."""
     meta = {
         "format": FORMAT,
         "task": task,
@@ -57,8 +62,7 @@ def save_policy(path: Path, actor: Actor, task: str, spec: EnvSpec, config: Agen
         "action_high": spec.action_high,
         "network": _network(config),
     }
-    tensors = {name: value.detach().cpu().contiguous() for name, value in actor.state_dict().items()}
-    save_tensors(tensors, path, {"flashsac_policy": json.dumps(meta)})
+    return Policy(actor, meta)
 
 
 def _network(config: AgentConfig) -> dict[str, Any]:

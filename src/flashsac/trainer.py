@@ -20,7 +20,7 @@ from flashsac.core.compiler import compile_update, compiler_missing
 from flashsac.errors import BadSimulation, CheckpointError
 from flashsac.evaluate import Evaluator
 from flashsac.logging import MetricsLog, Progress
-from flashsac.policy import save_policy
+from flashsac.policy import make_policy
 from flashsac.run import Run
 from flashsac.sims.registry import make_env, more_like
 from flashsac.storage import make_replay
@@ -275,7 +275,7 @@ class Trainer:
             self.progress.say(f"warning: {error}\nTraining goes on and will try again.")
 
     def _save_policy(self, path: Path) -> None:
-        save_policy(path, self.agent.learner.actor, self.run.task, self.env.spec, self.config.agent)
+        make_policy(self.agent.learner.actor, self.run.task, self.env.spec, self.config.agent).save(path)
 
     def _load(self) -> list[str]:
         checkpoint, problems = self.store.load()

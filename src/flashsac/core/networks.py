@@ -33,7 +33,7 @@ class Linear(nn.Module):
         self.dtype = dtype
 
     def forward(self, x: Tensor) -> Tensor:
-        y = torch.bmm(x.to(self.dtype), self.weight.to(self.dtype).mT).float()
+        y = torch.bmm(x.to(self.dtype), self.weight.to(self.dtype).mT).to(x.dtype)
         return y if self.bias is None else y + self.bias
 
     def projected(self) -> dict[nn.Parameter, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from flashsac.sims.registry import ENGINES, SUITES, install_line, tasks, unknown_task
 
 
@@ -11,7 +13,8 @@ def print_tasks(wanted: str | None = None) -> None:
 
     if wanted is not None and wanted not in SUITES:
         raise unknown_task(wanted)
-    console = Console(soft_wrap=True, highlight=False)
+    # Into a pipe or a file nothing must be cut off.
+    console = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 140)
     for name, suite in SUITES.items():
         if wanted not in (None, name):
             continue
@@ -23,7 +26,9 @@ def print_tasks(wanted: str | None = None) -> None:
                 "installed" if ENGINES[engine].installed else f"not installed: {install_line(ENGINES[engine].extra)}"
             )
             console.print(f"  {engine}: {state}", markup=False)
-        table = Table(Column("task", no_wrap=True), "observation", "privileged", "action", "engines", box=None, padding=(0, 2))
+        table = Table(
+            Column("task", no_wrap=True), "observation", "privileged", "action", "engines", box=None, padding=(0, 2)
+        )
         for task in rows:
             privileged = str(task.critic_obs) if task.critic_obs else ""
             table.add_row(task.full_name, str(task.obs), privileged, str(task.action), ", ".join(task.engines))

@@ -1,0 +1,61 @@
+"""What several tests need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import flashsac
+from tests import toy_envs
+
+ROOT = Path(__file__).parents[1]
+
+TINY: dict[str, Any] = dict(
+    preset="laptop",
+    steps=600,
+    video=False,
+    log_every=50,
+    agent=dict(
+        batch_size=16,
+        warmup=100,
+        critic_width=8,
+        actor_width=8,
+        updates_per_transition=0.25,
+        compile=False,
+        precision="fp32",
+    ),
+    env=dict(num_envs=2),
+    eval=dict(every=200, episodes=2),
+)
+"""A run of a second or two."""
+
+
+def tiny_run(path: Path, env: Any = toy_envs.make_point, **changes: Any) -> Path:
+    flashsac.train(env, run_dir=str(path), quiet=True, **TINY | changes)
+    return path
+
+
+def checkpoint_steps(run: Path) -> list[int]:
+    return sorted((int(path.name.split("-")[1]) for path in (run / "checkpoints").glob("step-*")), reverse=True)
+
+
+def cli(
+    *arguments: str, cwd: Path | None = None, check: bool = True, timeout: float = 300, **env: str
+) -> subprocess.CompletedProcess:
+    """The command line as a user runs it, in a process of its own."""
+    done = subprocess.run(
+        command(*arguments), cwd=cwd, env=environment(**env), capture_output=True, text=True, timeout=timeout
+    )
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "flashsac", *arguments]
+
+
+def environment(**extra: str) -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | extra

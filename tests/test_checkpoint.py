@@ -1,0 +1,163 @@
+"""Checkpoints: whole or not at all, recognised when damaged, and never any code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import flashsac
+from flashsac.checkpoint import CheckpointStore, flatten, unflatten
+from flashsac.errors import CheckpointError
+from flashsac.policy import load_policy
+from tests import toy_envs
+from tests.helpers import TINY, checkpoint_steps, tiny_run
+
+
+def test_trees_survive_exactly():
+    tree = {
+        "big": 2**127 + 1,
+        "float": 0.1,
+        "infinite": -float("inf"),
+        "none": None,
+        "nested": [{"tensor": torch.arange(3)}, (True, "text")],
+        "array": np.array([1, 2**32 - 1], np.uint32),
+    }
+    tensors: dict[str, torch.Tensor] = {}
+    text = json.dumps(flatten(tree, tensors))
+    back = unflatten(json.loads(text), tensors)
+    assert back["big"] == tree["big"]
+    assert back["float"] == 0.1
+    assert back["infinite"] == -float("inf")
+    assert back["none"] is None
+    assert torch.equal(back["nested"][0]["tensor"], torch.arange(3))
+    assert back["nested"][1] == [True, "text"]
+    assert back["array"].dtype == np.uint32
+    assert back["array"].tolist() == [1, 2**32 - 1]
+
+
+def test_objects_are_refused():
+    with pytest.raises(TypeError, match="cannot save"):
+        flatten({"x": object()}, {})
+
+
+def test_newest_are_kept_and_replay_is_saved_piecewise(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=600, checkpoint_every=100)
+    assert checkpoint_steps(run) == [600, 500]
+    pieces = sorted(path.name for path in (run / "replay").iterdir())
+    assert len(pieces) == 6, "each piece is written once, none is rewritten"
+    assert (run / "checkpoints" / "best.safetensors").exists()
+
+
+def test_a_damaged_checkpoint_is_recognised_and_the_one_before_it_used(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=400, checkpoint_every=100)
+    state = run / "checkpoints" / "step-000000000400" / "state.safetensors"
+    content = state.read_bytes()
+
+    state.write_bytes(content[: len(content) // 2])  # truncated
+    store = CheckpointStore(run, "custom:make_point")
+    checkpoint, problems = store.load()
+    assert checkpoint.step == 300
+    assert "step-000000000400 is corrupt" in problems[0]
+
+    flipped = bytearray(content)
+    flipped[-5] ^= 1  # a single bit
+    state.write_bytes(bytes(flipped))
+    assert store.load()[0].step == 300
+
+    (run / "checkpoints" / "step-000000000300" / "manifest.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="no usable checkpoint"):
+        store.load()
+
+
+def test_a_missing_replay_piece_is_noticed(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=300, checkpoint_every=100)
+    newest = sorted((run / "replay").iterdir())[-1]
+    newest.unlink()
+    checkpoint, problems = CheckpointStore(run, "custom:make_point").load()
+    assert checkpoint.step == 200
+    assert "missing" in problems[0]
+
+
+def test_resume_says_what_was_wrong(tmp_path, capfd):
+    run = tiny_run(tmp_path / "run", steps=300, checkpoint_every=100)
+    state = run / "checkpoints" / "step-000000000300" / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:100])
+    result = flashsac.resume(run, toy_envs.make_point)
+    assert result.step == 300
+    assert "warning: step-000000000300 is corrupt" in capfd.readouterr().out
+
+
+def test_checkpoint_of_another_task(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=100)
+    with pytest.raises(CheckpointError, match="was made for custom:make_point, not mujoco:Hopper-v4"):
+        CheckpointStore(run, "mujoco:Hopper-v4").load()
+
+
+def test_checkpoint_of_another_format(tmp_path):
+    from flashsac import checkpoint as module
+
+    run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=0)
+    manifest = run / "checkpoints" / "step-000000000200" / "manifest.json"
+    content = json.loads(manifest.read_text().splitlines()[0])
+    manifest.write_text(module._sealed(content | {"format": 99}))
+    with pytest.raises(CheckpointError, match="format 99"):
+        CheckpointStore(run, "custom:make_point").load()
+
+
+def test_half_written_checkpoints_are_ignored(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=100)
+    shutil.copytree(run / "checkpoints" / "step-000000000200", run / "checkpoints" / ".writing-step-000000000300")
+    assert CheckpointStore(run, "custom:make_point").load()[0].step == 200
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("touch exploded",)
+
+
+def test_loading_never_executes_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bomb = tmp_path / "policy.safetensors"
+    bomb.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(CheckpointError, match="corrupt or no policy"):
+        load_policy(bomb)
+    torch.save({"x": Bomb()}, bomb)
+    with pytest.raises(CheckpointError, match="corrupt or no policy"):
+        load_policy(bomb)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_foreign_safetensors_is_no_policy(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(CheckpointError, match="not a flashsac policy"):
+        load_policy(tmp_path / "other.safetensors")
+
+
+def test_full_disk_loses_nothing(tmp_path, capfd):
+    """Writes beyond a size limit fail like on a full disk: training goes on, warns, and the old checkpoint stays whole."""
+    run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=0)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    import signal
+
+    old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        with pytest.raises(CheckpointError, match="could not be written.*flashsac resume"):
+            flashsac.train(
+                toy_envs.make_point, run_dir=str(tmp_path / "full"), **TINY | {"steps": 400, "checkpoint_every": 100}
+            )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, old_handler)
+    assert "Training goes on and will try again" in capfd.readouterr().out
+    assert not list((tmp_path / "full" / "checkpoints").glob("*step*"))
+    assert CheckpointStore(run, "custom:make_point").load()[0].step == 200

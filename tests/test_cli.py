@@ -1,0 +1,194 @@
+"""The command line as a user meets it, bad input included."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import flashsac
+from flashsac.errors import BadSimulation, FlashSACError, NotEnoughMemory, RunDirectoryError
+from flashsac.logging import read_metrics
+from flashsac.run import Run, read_config
+from tests import toy_envs
+from tests.helpers import TINY, checkpoint_steps, cli, tiny_run
+
+QUICK = (
+    "--preset laptop --steps 400 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 --agent.actor-width 8 "
+    "--agent.no-compile --env.num-envs 2 --eval.episodes 2 --no-video"
+).split()
+
+
+def fails(*arguments: str, **options) -> str:
+    done = cli(*arguments, check=False, **options)
+    assert done.returncode not in (0, None)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stderr
+
+
+def test_help_and_import_answer_at_once():
+    for arguments in (["-m", "flashsac", "--help"], ["-c", "import flashsac"]):
+        best = min(_seconds([sys.executable, *arguments]) for _ in range(3))
+        assert best < 1.0
+    assert "flashsac resume" in cli("--help").stdout
+
+
+def _seconds(command: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def test_import_is_lazy():
+    code = "import sys, flashsac.cli; assert not {'torch', 'numpy', 'tyro', 'gymnasium'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_train_eval_play_report_list(tmp_path):
+    run = tmp_path / "run"
+    out = cli("train", "gym:Pendulum-v1", *QUICK, "--run-dir", str(run)).stdout
+    assert "replay: " in out
+    assert f"flashsac play {run}" in out
+    for name in ("config.json", "metrics.csv", "tensorboard", "checkpoints"):
+        assert (run / name).exists(), name
+    assert any((run / "tensorboard").iterdir())
+    task, config = read_config(run)
+    assert task == "gym:Pendulum-v1"
+    assert config.agent.batch_size == 16
+    assert config.agent.precision in ("fp32", "bf16")
+
+    assert "gym:Pendulum-v1: return" in cli("eval", str(run), "--episodes", "2").stdout
+    report = cli("report", str(run), "--out", str(tmp_path / "curves")).stdout
+    assert (tmp_path / "curves" / "gym-Pendulum-v1.png").stat().st_size > 10_000
+    assert ".csv" in report
+
+
+def test_list_shows_dims_and_engines():
+    out = cli("list", "playground").stdout
+    line = next(line for line in out.splitlines() if "G1JoystickFlatTerrain" in line)
+    assert line.split() == ["playground:G1JoystickFlatTerrain", "103", "216", "29", "envpool"]
+
+
+def test_list_says_how_to_install_the_rest(tmp_path):
+    code = (
+        "import importlib.util as u; real = u.find_spec; u.find_spec = lambda n, *a: None if n == 'envpool' else real(n, *a);"
+        "from flashsac.cli import main; main(['list', 'playground'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 'not installed: pip install "flashsac[envpool]"' in done.stdout
+
+
+def test_train_by_module_and_function(tmp_path):
+    (tmp_path / "my_module.py").write_text(
+        "import gymnasium\ndef make_env():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=50)\n"
+    )
+    cli("train", "my_module:make_env", *QUICK, "--run-dir", "run", cwd=tmp_path)
+    assert "my_module:make_env: return" in cli("eval", "run", "--episodes", "2", cwd=tmp_path).stdout
+
+
+def test_unknown_task():
+    assert "Did you mean mujoco:HalfCheetah-v4" in fails("train", "mujoco:HalfCheetha-v4")
+    assert "there is no task" in fails("train", "no_such_module:make_env")
+
+
+def test_discrete_actions(tmp_path):
+    assert "needs a Box" in fails("train", "gym:CartPole-v1", *QUICK, "--run-dir", str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists(), "a run that never began leaves no directory behind"
+
+
+def test_unknown_command_and_missing_arguments():
+    assert "no command 'trian'" in fails("trian")
+    assert "which task?" in fails("train")
+    assert "which run?" in fails("eval")
+    assert "no preset 'huge'" in fails("train", "gym:Pendulum-v1", "--preset", "huge")
+
+
+def test_no_run_directory(tmp_path):
+    assert "is no run directory" in fails("resume", str(tmp_path))
+    assert "there is no policy" in fails("eval", str(tmp_path))
+
+
+def test_existing_run_directory(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=100)
+    with pytest.raises(RunDirectoryError, match="flashsac resume"):
+        flashsac.train(toy_envs.make_point, run_dir=str(run), **TINY)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("precious")
+    with pytest.raises(RunDirectoryError, match="not an empty directory"):
+        flashsac.train(toy_envs.make_point, run_dir=str(tmp_path / "full"), **TINY)
+    assert (tmp_path / "full" / "thesis.tex").exists()
+
+
+def test_two_runs_on_one_directory(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=100)
+    holder = Run.open(run)
+    assert "another process is training" in fails("resume", str(run))
+    holder.close()
+
+
+def test_damaged_config(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=100)
+    (run / "config.json").write_text('{"task": "x", "config": {"unheard_of": 1}}')
+    with pytest.raises(RunDirectoryError, match="another version"):
+        flashsac.resume(run, toy_envs.make_point)
+
+
+def test_too_many_nans_stop_the_run_after_a_checkpoint(tmp_path):
+    run = tmp_path / "run"
+    with pytest.raises(BadSimulation, match="held NaN or Inf"):
+        tiny_run(run, env=toy_envs.make_nan, steps=4000, checkpoint_every=0)
+    assert checkpoint_steps(run), "a checkpoint was saved first"
+
+
+def test_rare_nans_are_dropped_counted_and_reported(tmp_path):
+    run = tiny_run(tmp_path / "run", env=toy_envs.make_rarely_nan, steps=2000)
+    last = read_metrics(run / "metrics.csv")[-1]
+    assert 0 < last["invalid"] < 20
+
+
+def test_too_little_memory(tmp_path):
+    # Thirty million million transitions fit in no computer.
+    with pytest.raises(NotEnoughMemory, match="--replay.storage disk"):
+        tiny_run(tmp_path / "run", steps=3 * 10**13, replay=dict(capacity=3 * 10**13))
+    with pytest.raises(NotEnoughMemory, match="on disk"):
+        tiny_run(tmp_path / "run", steps=3 * 10**13, replay=dict(capacity=3 * 10**13, storage="disk"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_replay_on_disk_gives_the_same_run(tmp_path, dtype):
+    ram = tiny_run(tmp_path / "ram", replay=dict(capacity=500, obs_dtype=dtype))
+    disk = tiny_run(tmp_path / "disk", replay=dict(capacity=500, storage="disk", obs_dtype=dtype))
+    assert sum(file.stat().st_size for file in (disk / "replay-ring").iterdir()) > 500 * (2 * 2 + 2 * 4)
+    q = [[row.get("q") for row in read_metrics(run / "metrics.csv")] for run in (ram, disk)]
+    assert q[0] == q[1]
+    assert q[0][-1] is not None
+
+
+def test_no_gpu():
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(FlashSACError, match="no CUDA device"):
+        flashsac.train(toy_envs.make_point, device="cuda", **TINY)
+
+
+def test_without_a_compiler_it_says_so_and_runs(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    agent = TINY["agent"] | {"compile": True}
+    flashsac.train(toy_envs.make_point, run_dir=str(tmp_path / "run"), **TINY | {"agent": agent})
+    assert "no C++ compiler" in capfd.readouterr().out
+
+
+def test_custom_environments_must_be_handed_over_again(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=100)
+    with pytest.raises(FlashSACError, match="hand it over again"):
+        flashsac.resume(run)
+    assert "environment of your own" in fails("eval", str(run))
+
+
+def test_success_is_reported(tmp_path):
+    run = tiny_run(tmp_path / "run")
+    assert any("eval_success" in row for row in read_metrics(run / "metrics.csv"))

@@ -1,0 +1,55 @@
+"""The report's numbers against brute force."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+from flashsac.errors import FlashSACError
+from flashsac.experiments.report import Curve, band, read_published, report
+from flashsac.logging import read_metrics
+from tests.helpers import tiny_run
+
+
+def test_band_is_mean_and_bootstrap_interval():
+    steps = np.array([0.0, 10.0, 20.0])
+    curves = [Curve(seed, steps, steps, np.array([0.0, seed, 2.0 * seed])) for seed in range(5)]
+    line = band(curves, "step")
+    assert line.mean.tolist() == [0.0, 2.0, 4.0]
+    assert line.low[0] == line.high[0] == 0.0
+    rng = np.random.default_rng(1)
+    means = [np.mean(rng.choice(5, 5)) for _ in range(20_000)]
+    assert line.low[1] == pytest.approx(np.percentile(means, 2.5), abs=0.1)
+    assert line.high[1] == pytest.approx(np.percentile(means, 97.5), abs=0.1)
+
+
+def test_time_axis_is_interpolated_where_all_runs_have_data():
+    a = Curve(0, np.array([1.0, 2.0]), np.array([10.0, 20.0]), np.array([0.0, 10.0]))
+    b = Curve(1, np.array([1.0, 2.0]), np.array([12.0, 30.0]), np.array([0.0, 10.0]))
+    line = band([a, b], "seconds", points=3)
+    assert line.x.tolist() == [12.0, 16.0, 20.0]
+    assert line.mean[-1] == pytest.approx((10.0 + 10.0 * 8 / 18) / 2)
+
+
+def test_report_on_real_runs_with_published_curves(tmp_path):
+    runs = [tiny_run(tmp_path / "runs" / str(seed), seed=seed) for seed in range(2)]
+    published = tmp_path / "published.csv"
+    published.write_text(
+        "group,method,task,metric,env_step,seeds,mean,ci_low,ci_high\n"
+        "cpu,PPO,make_point,avg_return,0,5,-20,-21,-19\ncpu,PPO,make_point,avg_return,600,5,-10,-11,-9\n"
+    )
+    assert read_published(published, "custom:make_point")["PPO"].mean.tolist() == [-20.0, -10.0]
+    table, picture = report([tmp_path / "runs"], tmp_path / "out", published)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with table.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["kind"] == "mean" and row["axis"] == "step"]
+    finals = [read_metrics(run / "metrics.csv")[-1]["eval_return"] for run in runs]
+    assert float(rows[-1]["value"]) == pytest.approx(np.mean(finals), rel=1e-4)
+    assert rows[-1]["seeds"] == "2"
+
+
+def test_nothing_to_report(tmp_path):
+    with pytest.raises(FlashSACError, match="no runs"):
+        report([tmp_path], tmp_path / "out")

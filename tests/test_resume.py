@@ -1,0 +1,137 @@
+"""Interrupted and resumed equals never interrupted: real processes, really killed."""
+
+from __future__ import annotations
+
+import csv
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+import flashsac
+from flashsac.checkpoint import CheckpointStore
+from flashsac.logging import TIMINGS
+from tests import toy_envs
+from tests.helpers import TINY, checkpoint_steps, cli, command, environment, tiny_run
+
+HOPPER = (
+    "train mujoco:Hopper-v4 --preset single --steps 900 --seed 7 --agent.warmup 150 --agent.batch-size 32 "
+    "--agent.critic-width 16 --agent.actor-width 8 --agent.no-compile --eval.every 300 --eval.episodes 3 "
+    "--checkpoint-every 100 --log-every 50 --no-video"
+).split()
+
+
+def metrics(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open(newline="") as file:
+        return [{key: value for key, value in row.items() if key not in TIMINGS} for row in csv.DictReader(file)]
+
+
+def final_state(run: Path) -> dict:
+    newest = run / "checkpoints" / f"step-{checkpoint_steps(run)[0]:012d}"
+    return load_file(newest / "state.safetensors")
+
+
+def assert_equal_runs(one: Path, other: Path) -> None:
+    assert metrics(one) == metrics(other)
+    a, b = final_state(one), final_state(other)
+    assert a.keys() == b.keys()
+    different = [name for name in a if not a[name].equal(b[name]) and "seconds" not in name]
+    assert not different, f"these differ after resuming: {different}"
+
+
+def test_killed_three_times_equals_left_alone(tmp_path):
+    """kill -9 at random moments; `flashsac resume` each time; the same metrics and the same bits in every weight."""
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    cli(*HOPPER, "--run-dir", str(alone))
+    rng = random.Random(0)
+    process = subprocess.Popen(command(*HOPPER, "--run-dir", str(killed)), env=environment(), stdout=subprocess.DEVNULL)
+    kills = 0
+    while kills < 3:
+        reached = checkpoint_steps(killed)[0] if checkpoint_steps(killed) else 0
+        deadline = time.time() + 120
+        while process.poll() is None and time.time() < deadline:
+            now = checkpoint_steps(killed)
+            if now and now[0] > reached:
+                break
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, 0.3))
+        if process.poll() is not None:
+            break
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+        process = subprocess.Popen(command("resume", str(killed)), env=environment(), stdout=subprocess.DEVNULL)
+    assert process.wait(timeout=300) == 0
+    assert kills >= 2, "the run ended before it could be killed"
+    assert_equal_runs(alone, killed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_save_and_say_how_to_resume(tmp_path, number):
+    alone, stopped = tmp_path / "alone", tmp_path / "stopped"
+    cli(*HOPPER, "--run-dir", str(alone))
+    arguments = [*HOPPER, "--run-dir", str(stopped)]
+    process = subprocess.Popen(command(*arguments), env=environment(), stdout=subprocess.PIPE, text=True)
+    deadline = time.time() + 120
+    while not checkpoint_steps(stopped) and time.time() < deadline:
+        time.sleep(0.01)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert f"flashsac resume {stopped}" in output
+    assert checkpoint_steps(stopped)[0] < 900
+    cli("resume", str(stopped))
+    assert_equal_runs(alone, stopped)
+
+
+@pytest.mark.parametrize("task", ["dmc:cartpole-balance", "gym:Pendulum-v1"])
+def test_exact_resume_of_other_simulators(tmp_path, task):
+    settings = TINY | dict(steps=300, env=dict(num_envs=1), eval=dict(every=0), log_every=20, quiet=True)
+    flashsac.train(task, run_dir=str(tmp_path / "alone"), **settings)
+    flashsac.train(task, run_dir=str(tmp_path / "cut"), **settings | {"checkpoint_every": 100})
+    for path in (tmp_path / "cut" / "checkpoints").glob("step-000000000300"):
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+    flashsac.resume(tmp_path / "cut", quiet=True)
+    assert_equal_runs(tmp_path / "alone", tmp_path / "cut")
+
+
+def test_n_step_windows_survive(tmp_path):
+    agent = TINY["agent"] | {"n_step": 3}
+    settings = dict(agent=agent, checkpoint_every=100, steps=400, env=dict(num_envs=2))
+    alone = tiny_run(tmp_path / "alone", **settings)
+    cut = tiny_run(tmp_path / "cut", **settings)
+    newest = cut / "checkpoints" / "step-000000000400" / "state.safetensors"
+    newest.write_bytes(b"")
+    flashsac.resume(cut, toy_envs.make_point, quiet=True)
+    assert_equal_runs(alone, cut)
+
+
+def test_a_simulator_without_saved_state_restarts_episodes_and_says_so(tmp_path, capfd):
+    settings = TINY | dict(steps=600, env=dict(num_envs=2, engine="envpool"), checkpoint_every=100, eval=dict(every=0))
+    run = tmp_path / "run"
+    flashsac.train("mujoco:Hopper-v4", run_dir=str(run), quiet=True, **settings)
+    (run / "checkpoints" / "step-000000000600" / "state.safetensors").write_bytes(b"")
+    assert flashsac.resume(run).step == 600
+    assert "episodes begin anew" in capfd.readouterr().out
+    # The step before the cut is truncated now, and stays so in the checkpoints written since.
+    checkpoint, _ = CheckpointStore(run, "mujoco:Hopper-v4").load()
+    pieces = [load_file(run / "replay" / piece["file"]) for piece in checkpoint.pieces if piece["stop"] > 249]
+    firsts = [piece["first"] for piece in checkpoint.pieces if piece["stop"] > 249]
+    row = next(
+        piece["flags"][249 - first] for first, piece in reversed(list(zip(firsts, pieces, strict=True))) if first <= 249
+    )
+    assert (row != 0).all(), "every episode that was open at step 250 has an end"
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=200)
+    before = metrics(run)
+    flashsac.resume(run, toy_envs.make_point, quiet=True)
+    assert metrics(run) == before

@@ -1,0 +1,88 @@
+"""Environments for tests, made the way a user would make them."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class PointEnv(gymnasium.Env):
+    """Move a point to the origin; the best action is known."""
+
+    metadata = {"render_modes": []}
+
+    def __init__(self, nan_rate: float = 0.0, limit: int = 20, low: float = -1.0, high: float = 1.0):
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = spaces.Box(low, high, (2,), np.float32)
+        self.nan_rate, self.limit = nan_rate, limit
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.position = self.np_random.uniform(-1, 1, 2)
+        self.steps = 0
+        return self.position.astype(np.float32), {}
+
+    def step(self, action):
+        self.position = np.clip(self.position + 0.2 * action, -2, 2)
+        self.steps += 1
+        distance = float(np.linalg.norm(self.position))
+        obs = self.position.astype(np.float32)
+        if self.np_random.random() < self.nan_rate:
+            obs = np.full_like(obs, np.nan)
+        return obs, -distance, False, self.steps >= self.limit, {"is_success": distance < 0.2}
+
+
+def make_point():
+    return PointEnv()
+
+
+def make_nan():
+    return PointEnv(nan_rate=0.2)
+
+
+def make_rarely_nan():
+    return PointEnv(nan_rate=0.002)
+
+
+class WrongShape(PointEnv):
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return (np.append(obs, 0.0), *rest)
+
+
+class Unbounded(PointEnv):
+    def __init__(self):
+        super().__init__()
+        self.action_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+
+class Forgetful(PointEnv):
+    """Draws from a generator nobody can save."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.position = np.random.default_rng().uniform(-1, 1, 2)
+        return self.position.astype(np.float32), {}
+
+
+class Privileged(PointEnv):
+    """A dict observation with a group for the critic alone."""
+
+    def __init__(self):
+        super().__init__()
+        box = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.observation_space = spaces.Dict(
+            {"state": box, "privileged_state": spaces.Box(-np.inf, np.inf, (3,), np.float32)}
+        )
+
+    def _wrap(self, obs):
+        return {"state": obs, "privileged_state": np.append(obs, self.steps).astype(np.float32)}
+
+    def reset(self, **kwargs):
+        obs, info = super().reset(**kwargs)
+        return self._wrap(obs), info
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return (self._wrap(obs), *rest)
