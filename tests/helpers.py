@@ -33,8 +33,8 @@ TINY: dict[str, Any] = dict(
 """A run of a second or two."""
 
 
-def tiny_run(path: Path, env: Any = toy_envs.make_point, **changes: Any) -> Path:
-    flashsac.train(env, run_dir=str(path), quiet=True, **TINY | changes)
+def tiny_run(path: Path, task: Any = toy_envs.make_point, **changes: Any) -> Path:
+    flashsac.train(task, run_dir=str(path), quiet=True, **TINY | changes)
     return path
 
 

@@ -138,12 +138,12 @@ def test_damaged_config(tmp_path):
 def test_too_many_nans_stop_the_run_after_a_checkpoint(tmp_path):
     run = tmp_path / "run"
     with pytest.raises(BadSimulation, match="held NaN or Inf"):
-        tiny_run(run, env=toy_envs.make_nan, steps=4000, checkpoint_every=0)
+        tiny_run(run, task=toy_envs.make_nan, steps=4000, checkpoint_every=0)
     assert checkpoint_steps(run), "a checkpoint was saved first"
 
 
 def test_rare_nans_are_dropped_counted_and_reported(tmp_path):
-    run = tiny_run(tmp_path / "run", env=toy_envs.make_rarely_nan, steps=2000)
+    run = tiny_run(tmp_path / "run", task=toy_envs.make_rarely_nan, steps=2000)
     last = read_metrics(run / "metrics.csv")[-1]
     assert 0 < last["invalid"] < 20
 

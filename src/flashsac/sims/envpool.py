@@ -35,6 +35,8 @@ class EnvPoolVecEnv:
     """`env_id` is EnvPool's own name. The pool is made at reset, because that is when EnvPool takes its seed."""
 
     def __init__(self, env_id: str, num_envs: int, *, max_episode_steps: int | None = None, render: bool = False):
+        if render:
+            load_gl_library()
         import envpool
 
         self._envpool, self._id, self._render = envpool, env_id, render
@@ -72,7 +74,6 @@ class EnvPoolVecEnv:
         self.close()
         options = dict(self._options, seed=seed % (2**31))
         if self._render:
-            load_gl_library()
             options["render_mode"] = "rgb_array"
         self._pool = self._envpool.make(self._id, env_type="gymnasium", **options)
         obs, _ = self._pool.reset()
@@ -111,7 +112,7 @@ class EnvPoolVecEnv:
 
 
 def load_gl_library() -> None:
-    """EnvPool aborts the process if it draws before a GL library is loaded."""
+    """EnvPool aborts the process when it draws, unless a GL library was loaded before EnvPool itself was."""
     for name in ("libEGL.so.1", "libOSMesa.so.8", "libOSMesa.so"):
         try:
             ctypes.CDLL(name, ctypes.RTLD_GLOBAL)

@@ -1,0 +1,68 @@
+"""README's commands and Python run as written, only shorter."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import ROOT, cli
+
+SHORT = (
+    "--steps 600 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 --agent.actor-width 8 --agent.no-compile "
+    "--env.num-envs 2 --eval.episodes 2 --no-video"
+).split()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    lines = [line.partition("#")[0].strip() for block in blocks("bash") for line in block.splitlines()]
+    return [shlex.split(line)[1:] for line in lines if line.startswith("flashsac ")]
+
+
+def test_commands(tmp_path):
+    (tmp_path / "my_module.py").write_text("import gymnasium\nmake_env = lambda: gymnasium.make('Pendulum-v1')\n")
+    seen = set()
+    for arguments in commands():
+        seen.add(arguments[0])
+        extra = SHORT if arguments[0] == "train" else ["--seconds", "1"] if arguments[0] == "play" else []
+        cli(*arguments, *extra, cwd=tmp_path)
+    assert {"train", "resume", "eval", "play", "report", "list"} <= seen
+
+
+def test_ten_lines_of_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks("python")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    short = code.replace(
+        "steps=20_000", "steps=600, agent=dict(warmup=100, batch_size=16, compile=False), video=False, quiet=True"
+    )
+    assert short != code
+    names: dict = {}
+    exec(compile(short, "README.md", "exec"), names)
+    assert names["action"].shape == (1,)
+    assert abs(names["action"][0]) <= 2.0, "Pendulum's own bounds"
+    assert Path("pendulum.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    "document", sorted(path.relative_to(ROOT) for path in ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md"))
+)
+def test_links_and_files_exist(document):
+    text = (ROOT / document).read_text()
+    targets = re.findall(r"\]\((?!http)([^)#]+)\)", text)
+    targets += re.findall(r"`((?:tests|src|docs|benchmarks|scripts)/[\w./-]+)`", text)
+    for target in targets:
+        base = (ROOT / document).parent
+        assert (base / target).exists() or (ROOT / target).exists(), f"{document} points to {target}"
+
+
+def test_make_targets_of_the_readme_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make (\w+)", "\n".join(blocks("bash")), re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
