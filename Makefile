@@ -23,7 +23,7 @@ demo: setup
 	else $(BIN)/flashsac train mujoco:HalfCheetah-v4 --preset laptop --seed $(SEED) --run-dir $(DEMO_RUN); fi
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 check: setup
 	$(BIN)/ruff check .

@@ -16,6 +16,8 @@ import flashsac
 from flashsac.checkpoint import CheckpointStore, flatten, unflatten
 from flashsac.errors import CheckpointError
 from flashsac.policy import load_policy
+from flashsac.run import Run
+from flashsac.trainer import Trainer
 from tests import toy_envs
 from tests.helpers import TINY, checkpoint_steps, tiny_run
 
@@ -66,14 +68,37 @@ def test_a_damaged_checkpoint_is_recognised_and_the_one_before_it_used(tmp_path)
     assert checkpoint.step == 300
     assert "step-000000000400 is corrupt" in problems[0]
 
-    flipped = bytearray(content)
-    flipped[-5] ^= 1  # a single bit
-    state.write_bytes(bytes(flipped))
-    assert store.load()[0].step == 300
-
+    assert (run / "checkpoints" / "damaged-step-000000000400").exists(), "put aside, not deleted"
     (run / "checkpoints" / "step-000000000300" / "manifest.json").write_text("{}")
     with pytest.raises(CheckpointError, match="no usable checkpoint"):
         store.load()
+
+
+def test_a_single_flipped_bit_is_noticed(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=100)
+    state = run / "checkpoints" / "step-000000000200" / "state.safetensors"
+    content = bytearray(state.read_bytes())
+    content[-5] ^= 1
+    state.write_bytes(bytes(content))
+    assert CheckpointStore(run, "custom:make_point").load()[0].step == 100
+
+
+def test_a_damaged_piece_that_all_checkpoints_need_costs_only_its_transitions(tmp_path, capfd):
+    run = tiny_run(tmp_path / "run", steps=400, checkpoint_every=100)
+    oldest = sorted((run / "replay").iterdir())[0]
+    oldest.write_bytes(b"damaged")
+    assert flashsac.resume(run, toy_envs.make_point).step == 400
+    assert "part of the replay is damaged" in capfd.readouterr().out
+
+
+def test_a_piece_deleted_while_training_is_written_again(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=0)
+    trainer = Trainer(Run.open(run), toy_envs.make_point, resume=True, quiet=True)
+    for piece in (run / "replay").iterdir():
+        piece.unlink()
+    trainer._save(fatal=True)
+    trainer.close()
+    assert CheckpointStore(run, "custom:make_point").load()[1] == []
 
 
 def test_a_missing_replay_piece_is_noticed(tmp_path):

@@ -156,6 +156,12 @@ def test_too_little_memory(tmp_path):
         tiny_run(tmp_path / "run", steps=3 * 10**13, replay=dict(capacity=3 * 10**13, storage="disk"))
 
 
+def test_replay_on_the_device_gives_the_same_run(tmp_path):
+    runs = [tiny_run(tmp_path / kind, replay=dict(capacity=500, storage=kind)) for kind in ("ram", "device")]
+    q = [[row.get("q") for row in read_metrics(run / "metrics.csv")] for run in runs]
+    assert q[0] == q[1]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_replay_on_disk_gives_the_same_run(tmp_path, dtype):
     ram = tiny_run(tmp_path / "ram", replay=dict(capacity=500, obs_dtype=dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -15,13 +16,14 @@ from safetensors.torch import load_file
 
 import flashsac
 from flashsac.checkpoint import CheckpointStore
+from flashsac.errors import CheckpointError
 from flashsac.logging import TIMINGS
 from tests import toy_envs
 from tests.helpers import TINY, checkpoint_steps, cli, command, environment, tiny_run
 
 HOPPER = (
     "train mujoco:Hopper-v4 --preset single --steps 900 --seed 7 --agent.warmup 150 --agent.batch-size 32 "
-    "--agent.critic-width 16 --agent.actor-width 8 --agent.no-compile --eval.every 300 --eval.episodes 3 "
+    "--agent.critic-width 16 --agent.actor-width 8 --eval.every 300 --eval.episodes 3 "
     "--checkpoint-every 100 --log-every 50 --no-video"
 ).split()
 
@@ -74,8 +76,8 @@ def test_killed_three_times_equals_left_alone(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_save_and_say_how_to_resume(tmp_path, number):
     alone, stopped = tmp_path / "alone", tmp_path / "stopped"
-    cli(*HOPPER, "--run-dir", str(alone))
-    arguments = [*HOPPER, "--run-dir", str(stopped)]
+    cli(*HOPPER, "--agent.no-compile", "--run-dir", str(alone))
+    arguments = [*HOPPER, "--agent.no-compile", "--run-dir", str(stopped)]
     process = subprocess.Popen(command(*arguments), env=environment(), stdout=subprocess.PIPE, text=True)
     deadline = time.time() + 120
     while not checkpoint_steps(stopped) and time.time() < deadline:
@@ -128,6 +130,21 @@ def test_a_simulator_without_saved_state_restarts_episodes_and_says_so(tmp_path,
         piece["flags"][249 - first] for first, piece in reversed(list(zip(firsts, pieces, strict=True))) if first <= 249
     )
     assert (row != 0).all(), "every episode that was open at step 250 has an end"
+
+
+def test_killed_before_the_first_checkpoint_starts_over(tmp_path, capfd):
+    alone = tiny_run(tmp_path / "alone", steps=200)
+    killed = tiny_run(tmp_path / "killed", steps=200)
+    shutil.rmtree(killed / "checkpoints")
+    flashsac.resume(killed, toy_envs.make_point)
+    assert "starting from the beginning" in capfd.readouterr().out
+    assert_equal_runs(alone, killed)
+
+
+def test_resuming_with_another_environment_is_refused(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=200)
+    with pytest.raises(CheckpointError, match="the environment now has"):
+        flashsac.resume(run, toy_envs.Privileged, quiet=True)
 
 
 def test_resuming_a_finished_run_changes_nothing(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from flashsac.config import PresetName, TrainConfig
 from flashsac.errors import FlashSACError
 from flashsac.presets import PRESETS
 from flashsac.run import Run
-from flashsac.sims.registry import SUITES, suite_of
+from flashsac.sims.registry import SUITES, choose_engine, suite_of, tasks
 from flashsac.trainer import Result, Trainer
 
 
@@ -40,7 +41,7 @@ def configure(task: Any, preset: PresetName | None = None, **overrides: Any) -> 
     return dataclasses.replace(config, **{**overrides, **nested})
 
 
-def resolve(config: TrainConfig) -> TrainConfig:
+def resolve(task: Any, config: TrainConfig) -> TrainConfig:
     """Replace every "auto" by what it comes to on this machine, so that the run's config says what was done."""
     import torch
 
@@ -56,7 +57,12 @@ def resolve(config: TrainConfig) -> TrainConfig:
     precision = config.agent.precision
     if precision == "auto":
         precision = fastest_precision(torch.device(device))
-    return dataclasses.replace(config, device=device, agent=dataclasses.replace(config.agent, precision=precision))
+    env = config.env
+    if isinstance(task, str) and task in tasks():
+        env = dataclasses.replace(env, engine=choose_engine(tasks()[task], env))
+    return dataclasses.replace(
+        config, device=device, env=env, agent=dataclasses.replace(config.agent, precision=precision)
+    )
 
 
 def train(
@@ -68,7 +74,7 @@ def train(
     **overrides: Any,
 ) -> Result:
     """Train on a task name, a function that makes Gymnasium environments, or one environment object."""
-    config = resolve(config if config is not None else configure(task, preset, **overrides))
+    config = resolve(task, config if config is not None else configure(task, preset, **overrides))
     name = task if isinstance(task, str) else f"custom:{getattr(task, '__name__', type(task).__name__)}"
     if not isinstance(task, str) and not callable(task):
         config = dataclasses.replace(config, env=dataclasses.replace(config.env, num_envs=1))
@@ -94,4 +100,20 @@ def _run(run: Run, task: Any, *, resume: bool, quiet: bool) -> Result:
         if not resume:
             run.discard()
         raise
-    return trainer.train()
+    result = trainer.train()
+    if run.config.video and not result.interrupted:
+        result.video = _film(result.run_dir, task, quiet)
+    return result
+
+
+def _film(run_dir: Path, task: Any, quiet: bool) -> Path | None:
+    """A video of the trained policy; a renderer that fails costs a note, never the run."""
+    from flashsac.policy import find_policy
+    from flashsac.video import record
+
+    try:
+        return record(find_policy(run_dir), run_dir / "videos" / "final.mp4", task=task)
+    except Exception as error:  # whatever a user's own environment throws when it is asked to draw
+        if not quiet:
+            print(f"note: {error}", file=sys.stderr)
+        return None

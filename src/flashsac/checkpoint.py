@@ -1,8 +1,9 @@
 """Checkpoints that lose nothing: atomic, checksummed, incremental for the replay, and never any code on load.
 
-A checkpoint is a folder `step-000000012000` with `state.safetensors` (all tensors), and `manifest.json` (the tree they belong
-to, versions, and the SHA-256 of every file it needs). It is written under a temporary name and renamed, so it is there whole
-or not at all. The replay's contents lie beside it as pieces, each written once: a checkpoint costs what is new.
+A checkpoint is a folder `step-000000012000` with `state.safetensors` (all tensors), `policy.safetensors` (the actor alone), and
+`manifest.json` (the tree the tensors belong to, and the SHA-256 of every file it needs). It is written under a temporary name and
+renamed, so it is there whole or not at all. The replay's contents lie beside it as pieces, each written once: a checkpoint costs
+what is new.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import dataclasses
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +37,11 @@ PIECE_BYTES = 256 * 2**20
 class Checkpoint:
     """One that was loaded and verified."""
 
-    path: Path
     step: int
-    task: str
     state: dict[str, Any]
     pieces: list[dict[str, Any]]
+    lost_until: int = 0
+    """Replay steps before this one are lost, because a piece of them is damaged; 0 if all is well."""
 
 
 # --- plain values, arrays and tensors as JSON plus tensors -------------------------------------------------------------
@@ -102,6 +104,10 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[st
         raise OSError(errno.ENOSPC if "os error 28" in str(error) else errno.EIO, str(error), str(path)) from error
 
 
+class ForeignCheckpointError(CheckpointError):
+    """Whole, but not ours to load: falling back to an older one would be wrong."""
+
+
 class CheckpointStore:
     """The checkpoints of one run."""
 
@@ -131,10 +137,13 @@ class CheckpointStore:
             manifest["pieces"] = self._pieces
             (temporary / "manifest.json").write_text(_sealed(manifest))
             _sync(temporary / "manifest.json")
-            if final.exists():  # saved at this step before: the content is the same
-                shutil.rmtree(final)
+            old = self.folder / f"{final.name}-old"
+            if final.exists():  # this step was saved before; at every moment one of the two is there
+                shutil.rmtree(old, ignore_errors=True)
+                final.rename(old)
             temporary.rename(final)
             _sync(self.folder)
+            shutil.rmtree(old, ignore_errors=True)
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             free = shutil.disk_usage(self.folder.parent).free / 2**20
@@ -147,6 +156,8 @@ class CheckpointStore:
         return final
 
     def _save_new_pieces(self, replay: Replay) -> None:
+        if any(not (self.pieces_folder / piece["file"]).exists() for piece in self._pieces):
+            self._pieces, self._saved_until = [], replay.tail  # somebody deleted one: write them all again
         first = max(self._saved_until, replay.tail)
         row_bytes = sum(ring[0].nbytes for ring in (*replay.obs.values(), replay.action, replay.reward)) + 1
         rows = max(1, PIECE_BYTES // row_bytes)
@@ -154,7 +165,11 @@ class CheckpointStore:
             stop = min(first + rows, replay.head)
             # Named by when it was written too: a resumed run may write other data for the same steps.
             name = f"{first:012d}-{stop:012d}-{time.time_ns()}.safetensors"
-            save_tensors(replay.export_steps(first, stop), self.pieces_folder / name)
+            try:
+                save_tensors(replay.export_steps(first, stop), self.pieces_folder / name)
+            except OSError:
+                (self.pieces_folder / name).unlink(missing_ok=True)
+                raise
             self._pieces.append(
                 {"file": name, "first": first, "stop": stop, "sha256": _digest(self.pieces_folder / name)}
             )
@@ -165,14 +180,20 @@ class CheckpointStore:
         """Steps from here on have changed since they were saved."""
         self._saved_until = min(self._saved_until, step)
 
-    def save_best(self, step: int, score: float, policy: Path) -> None:
+    def save_best(self, step: int, score: float, write_policy: Callable[[Path], None]) -> None:
         """Keep the policy that evaluated best."""
-        target = self.folder / "best.safetensors"
-        temporary = target.with_suffix(".writing")
-        shutil.copyfile(policy, temporary)
-        _sync(temporary)
-        temporary.rename(target)
+        self.folder.mkdir(exist_ok=True)
+        temporary = self.folder / "best.writing"
+        write_policy(temporary)
+        temporary.rename(self.folder / "best.safetensors")
         (self.folder / "best.json").write_text(json.dumps({"step": step, "return": score}))
+
+    def best_score(self) -> float:
+        """Of the best policy on disk."""
+        try:
+            return float(json.loads((self.folder / "best.json").read_text())["return"])
+        except (OSError, ValueError, KeyError):
+            return -math.inf
 
     def _delete_old(self) -> None:
         paths = self._paths()
@@ -184,9 +205,9 @@ class CheckpointStore:
                 needed |= {piece["file"] for piece in _unsealed((path / "manifest.json").read_text())["pieces"]}
             except (OSError, ValueError, KeyError):
                 return  # a damaged manifest: delete nothing that it might need
-        for path in self.pieces_folder.iterdir():
+        for path in self.pieces_folder.glob("*.safetensors"):
             if path.name not in needed:
-                path.unlink()
+                path.unlink(missing_ok=True)
 
     # loading
 
@@ -194,48 +215,56 @@ class CheckpointStore:
         """Newest first."""
         return sorted(self.folder.glob("step-*"), reverse=True) if self.folder.exists() else []
 
-    def candidates(self) -> Iterator[Checkpoint | CheckpointError]:
-        """Every checkpoint, newest first, verified; or what is wrong with it."""
-        for path in self._paths():
-            try:
-                yield self._read(path)
-            except CheckpointError as error:
-                yield error
+    @property
+    def empty(self) -> bool:
+        """True if no checkpoint was ever finished."""
+        return not self._paths()
 
-    def _read(self, path: Path) -> Checkpoint:
+    def load(self) -> tuple[Checkpoint, list[str]]:
+        """The newest that is whole, and what was wrong with newer ones, which are put aside."""
+        problems: list[str] = []
+        for forgiving in (False, True):  # only if none is whole, one that lost part of its replay will do
+            damaged = []
+            for path in self._paths():
+                try:
+                    checkpoint = self._read(path, forgiving)
+                except ForeignCheckpointError:
+                    raise
+                except CheckpointError as error:
+                    problems += [] if forgiving else [str(error)]
+                    damaged.append(path)
+                    continue
+                for other in damaged:
+                    other.rename(other.with_name(f"damaged-{other.name}"))
+                return checkpoint, problems
+        detail = "; ".join(problems) if problems else "it holds none"
+        raise CheckpointError(f"no usable checkpoint in {self.folder}: {detail}. Train anew with another --run-dir.")
+
+    def _read(self, path: Path, forgiving: bool) -> Checkpoint:
         try:
             manifest = _unsealed((path / "manifest.json").read_text())
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{path.name} is corrupt: its manifest cannot be read ({error})") from error
         if manifest.get("format") != FORMAT:
-            raise CheckpointError(
+            raise ForeignCheckpointError(
                 f"{path.name} has format {manifest.get('format')}, this flashsac reads {FORMAT}. Use the version that wrote it."
             )
         if manifest["task"] != self.task:
-            raise CheckpointError(
+            raise ForeignCheckpointError(
                 f"{path.name} was made for {manifest['task']}, not {self.task}. Resume it in its own run directory."
             )
-        files = [(path / name, digest) for name, digest in manifest["files"].items()]
-        files += [(self.pieces_folder / piece["file"], piece["sha256"]) for piece in manifest["pieces"]]
-        for file, digest in files:
-            if not file.exists():
-                raise CheckpointError(f"{path.name} is incomplete: {file.name} is missing")
-            if _digest(file) != digest:
-                raise CheckpointError(
-                    f"{path.name} is corrupt: the checksum of {file.name} is wrong (truncated or changed)"
-                )
+        for name, digest in manifest["files"].items():
+            if fault := _fault(path / name, digest):
+                raise CheckpointError(f"{path.name} is corrupt: {fault}")
+        lost_until = 0
+        for piece in manifest["pieces"]:
+            if fault := _fault(self.pieces_folder / piece["file"], piece["sha256"]):
+                if not forgiving:
+                    raise CheckpointError(f"{path.name} is incomplete: replay piece {fault}")
+                lost_until = max(lost_until, piece["stop"])
+        pieces = [piece for piece in manifest["pieces"] if piece["first"] >= lost_until]
         state = unflatten(manifest["tree"], load_file(path / "state.safetensors"))
-        return Checkpoint(path, manifest["step"], manifest["task"], state, manifest["pieces"])
-
-    def load(self) -> tuple[Checkpoint, list[str]]:
-        """The newest that is whole, and what was wrong with newer ones."""
-        problems: list[str] = []
-        for found in self.candidates():
-            if isinstance(found, Checkpoint):
-                return found, problems
-            problems.append(str(found))
-        detail = "; ".join(problems) if problems else "it holds none"
-        raise CheckpointError(f"no usable checkpoint in {self.folder}: {detail}")
+        return Checkpoint(manifest["step"], state, pieces, lost_until)
 
     def restore_replay(self, checkpoint: Checkpoint, replay: Replay) -> None:
         """Fill the ring from its pieces, oldest first, and go on adding to them."""
@@ -243,6 +272,16 @@ class CheckpointStore:
             replay.import_steps(piece["first"], load_file(self.pieces_folder / piece["file"]))
         self._pieces = list(checkpoint.pieces)
         self._saved_until = max((piece["stop"] for piece in checkpoint.pieces), default=0)
+
+
+def _fault(path: Path, digest: str) -> str | None:
+    """What is wrong with a file, or None."""
+    if not path.exists():
+        return f"{path.name} is missing"
+    try:
+        return None if _digest(path) == digest else f"the checksum of {path.name} is wrong (truncated or changed)"
+    except OSError as error:
+        return f"{path.name} cannot be read ({error.strerror})"
 
 
 def _sealed(manifest: dict[str, Any]) -> str:

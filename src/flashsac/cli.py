@@ -84,6 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
     except FlashSACError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"error: {error}. Is the disk full, or the directory not yours to write to?", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("stopped at once; the last checkpoint is whole", file=sys.stderr)
         return 130
@@ -121,45 +124,27 @@ def _resume(arguments: list[str]) -> int:
 
 def _finish(result: Result) -> int:
     """After training: where things are, and what to do next."""
-    from flashsac.run import read_config
-
     run_dir = result.run_dir
     if result.interrupted:
         print(f"\nsaved at step {result.step:,}. Go on with:\n  flashsac resume {run_dir}")
         return 130
-    _, config = read_config(run_dir)
-    if config.video:
-        _video_after_training(run_dir)
     score = result.row.get("eval_return")
     print(
         f"\ntrained {result.step:,} steps in {result.row.get('seconds', 0) / 60:.1f} minutes"
         + (f", evaluated return {score:.1f}" if score is not None else "")
     )
-    made = [
-        path
-        for path in (
-            run_dir / "videos" / "final.mp4",
-            run_dir / "checkpoints" / "best.safetensors",
-            run_dir / "metrics.csv",
-        )
-        if path.exists()
-    ]
-    print("\n".join(f"  {path}" for path in made))
-    print(
-        f"next:\n  flashsac play {run_dir}\n  flashsac eval {run_dir}\n  flashsac report {run_dir} --out {run_dir}/curves"
-    )
+    made = {
+        "videos/final.mp4": "the robot",
+        "checkpoints/best.safetensors": "the best policy",
+        "metrics.csv": "the numbers",
+    }
+    for name, what in made.items():
+        if (run_dir / name).exists():
+            print(f"  {run_dir / name}  ({what})")
+    print("next:")
+    for command in (f"play {run_dir}", f"eval {run_dir}", f"report {run_dir} --out {run_dir}/curves"):
+        print(f"  flashsac {command}")
     return 0
-
-
-def _video_after_training(run_dir: Path) -> None:
-    from flashsac.errors import FlashSACError
-    from flashsac.policy import find_policy
-    from flashsac.video import record
-
-    try:
-        record(find_policy(run_dir), run_dir / "videos" / "final.mp4")
-    except FlashSACError as error:
-        print(f"note: {error}", file=sys.stderr)
 
 
 def _eval(arguments: list[str]) -> int:

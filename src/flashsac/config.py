@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+EngineName = Literal["envpool", "gymnasium", "dm_control"]
 PresetName = Literal["parallel", "single", "vision", "laptop"]
 
 

@@ -15,6 +15,8 @@ from flashsac.sims.registry import make_env
 from flashsac.types import Obs
 
 MAX_PARALLEL = 16
+MAX_STEPS = 10_000
+"""An episode without an end of its own is cut here."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Evaluator:
                 # Success at any time of the episode counts, as in the paper's benchmarks.
                 now = torch.as_tensor(np.asarray(step.info["success"], np.float32))
                 success = torch.fmax(success, now)
-            over = (step.terminated | step.truncated | ~step.valid).cpu()
+            over = (step.terminated | step.truncated | ~step.valid).cpu() | (lengths >= MAX_STEPS)
             for i in over.nonzero()[:, 0].tolist():
                 if len(finished[i]) < self.quota:
                     finished[i].append((returns[i].item(), lengths[i].item(), success[i].item()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 import sys
@@ -56,8 +57,9 @@ class MetricsLog:
             self._wandb.log(row, step=step)
 
     def close(self) -> None:
-        self._file.close()
-        self._tensorboard.close()
+        for file in (self._file, self._tensorboard):
+            with contextlib.suppress(OSError):  # a full disk must not hide the error that ended the run
+                file.close()
         if self._wandb is not None:
             self._wandb.finish()
 
@@ -96,14 +98,18 @@ def _start_wandb(project: str, run_dir: Path, config: Any) -> Any:
 class Progress:
     """A live bar with the time left on a terminal, plain lines elsewhere. Everything the user sees while training goes here."""
 
-    def __init__(self, total: int, start: int = 0, quiet: bool = False):
+    def __init__(self, total: int, quiet: bool = False):
         from rich.console import Console
 
         self._console = Console(highlight=False, quiet=quiet, soft_wrap=True)
-        self._total, self._start, self._began = total, start, time.monotonic()
+        self._total, self._start, self._began, self._quiet = total, 0, time.monotonic(), quiet
         self._said = 0.0
-        self._bar = None
-        if self._console.is_terminal and not quiet:
+        self._bar: Any = None
+
+    def begin(self, start: int) -> None:
+        """Training starts now, from this step."""
+        self._start, self._began = start, time.monotonic()
+        if self._console.is_terminal and not self._quiet:
             from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
 
@@ -117,7 +123,7 @@ class Progress:
                 console=self._console,
             )
             self._bar.start()
-            self._id = self._bar.add_task("", total=total, completed=start, note="")
+            self._id = self._bar.add_task("", total=self._total, completed=start, note="")
 
     def say(self, text: str) -> None:
         (self._bar.console if self._bar else self._console).print(text, markup=False)

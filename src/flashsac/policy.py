@@ -79,7 +79,7 @@ def load_policy(path: str | Path) -> Policy:
         with safe_open(file, "pt") as opened:
             meta = json.loads((opened.metadata() or {}).get("flashsac_policy", "null"))
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, OSError) as error:
         raise CheckpointError(
             f"{file} is corrupt or no policy file ({error}). Use another checkpoint of the run."
         ) from error

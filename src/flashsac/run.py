@@ -42,19 +42,19 @@ class Run:
             raise RunDirectoryError(
                 f"{path} already holds a run. Continue it with: flashsac resume {path}\nor choose another --run-dir."
             )
-        if path.exists() and (not path.is_dir() or any(item.name != ".lock" for item in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(not item.name.startswith(".") for item in path.iterdir())):
             raise RunDirectoryError(f"{path} exists and is not an empty directory. Choose another --run-dir.")
+        content = {"task": task, "config": configs.to_dict(config), "versions": versions(), "machine": machine()}
         try:
             path.mkdir(parents=True, exist_ok=True)
+            run = cls(path, task, config)
+            temporary = path / ".config.writing"
+            temporary.write_text(json.dumps(content, indent=2) + "\n")
+            temporary.rename(path / "config.json")
         except OSError as error:
             raise RunDirectoryError(
-                f"{path} cannot be created ({error.strerror}). Choose another --run-dir."
+                f"{path} cannot be written ({error.strerror}). Choose another --run-dir."
             ) from error
-        run = cls(path, task, config)
-        content = {"task": task, "config": configs.to_dict(config), "versions": versions(), "machine": machine()}
-        temporary = path / "config.json.writing"
-        temporary.write_text(json.dumps(content, indent=2) + "\n")
-        temporary.rename(path / "config.json")
         return run
 
     @classmethod

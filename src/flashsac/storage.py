@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,23 +28,25 @@ def make_replay(
     n_step: int,
     run_dir: Path,
     device: torch.device,
-) -> tuple[Replay, str]:
-    """The replay, and a line for the user that says what it takes."""
+    say: Callable[[str], None],
+) -> Replay:
+    """Says what it will take, refuses what does not fit, and only then allocates."""
     capacity = min(config.capacity, steps + spec.num_envs)  # a short run needs no room for a long one
     dtype: torch.dtype = getattr(torch, config.obs_dtype)
     needed = layout_bytes(layout(spec, capacity, n_step, dtype))
     about = f"replay: {capacity:,} transitions, {_size(needed)}"
     if config.storage == "disk":
+        folder = run_dir / "replay-ring"
+        shutil.rmtree(folder, ignore_errors=True)  # of the process before; a checkpoint's pieces fill the new one
         free = shutil.disk_usage(run_dir).free
         if needed > 0.95 * free:
             raise NotEnoughMemory(f"{about} on disk, but only {_size(free)} are free in {run_dir}. {_ADVICE}.")
-        folder = run_dir / "replay-ring"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir()
         allocate = lambda name, shape, kind: _memory_map(folder / name, shape, kind)
         about += f" on disk in {folder}"
     else:
         where = device if config.storage == "device" else spec.device
-        free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else psutil.virtual_memory().available
+        free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else _available_memory()
         if needed > 0.9 * free:
             raise NotEnoughMemory(
                 f"{about}, but only {_size(free)} of memory are available. {_ADVICE} (half the size), "
@@ -50,13 +54,32 @@ def make_replay(
             )
         allocate = lambda _name, shape, kind: torch.zeros(shape, dtype=kind, device=where)
         about += f" in {'memory' if where.type == 'cpu' else where}"
-    return Replay(spec, capacity, discount=discount, n_step=n_step, obs_dtype=dtype, allocate=allocate), about
+    say(about)
+    return Replay(spec, capacity, discount=discount, n_step=n_step, obs_dtype=dtype, allocate=allocate)
 
 
 def _memory_map(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     # NumPy has no bfloat16: map bytes and let torch look at them as the type it wants.
     size = torch.Size(shape).numel() * dtype.itemsize
-    return torch.from_numpy(np.memmap(path, np.uint8, "w+", shape=(size,))).view(dtype).view(shape)
+    with path.open("wb") as file:
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)  # a sparse file on a full disk would kill the process later
+        except OSError as error:
+            raise NotEnoughMemory(
+                f"{_size(size)} for the replay could not be reserved at {path} ({error.strerror}). {_ADVICE}."
+            ) from error
+    return torch.from_numpy(np.memmap(path, np.uint8, "r+", shape=(size,))).view(dtype).view(shape)
+
+
+def _available_memory() -> int:
+    """What this process may still take: the machine's memory, or less in a container."""
+    available = psutil.virtual_memory().available
+    try:
+        limit, used = (Path("/sys/fs/cgroup", name).read_text().strip() for name in ("memory.max", "memory.current"))
+        return min(available, int(limit) - int(used)) if limit != "max" else available
+    except (OSError, ValueError):
+        return available
 
 
 def _size(count: float) -> str:

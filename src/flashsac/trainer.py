@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import signal
-import time
-from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -17,89 +16,18 @@ from flashsac.checkpoint import CheckpointStore
 from flashsac.config import TrainConfig
 from flashsac.core.agent import Agent
 from flashsac.core.compiler import compile_update, compiler_missing
+from flashsac.counters import Clock, EpisodeStats, UpdateBudget
 from flashsac.errors import BadSimulation, CheckpointError
 from flashsac.evaluate import Evaluator
-from flashsac.logging import MetricsLog, Progress
+from flashsac.logging import MetricsLog, Progress, read_metrics
 from flashsac.policy import make_policy
 from flashsac.run import Run
 from flashsac.sims.registry import make_env, more_like
 from flashsac.storage import make_replay
-from flashsac.types import Obs, Step
+from flashsac.types import Obs
 
 EVAL_SEED = 1_000_003
 """Added to the run's seed, so that evaluation never repeats training episodes."""
-
-
-class UpdateBudget:
-    """How many updates are due: counts transitions, so the number of environments does not matter."""
-
-    def __init__(self, updates_per_transition: float):
-        self.rate, self.owed = updates_per_transition, 0.0
-
-    def due(self, transitions: int) -> int:
-        self.owed += self.rate * transitions
-        count = math.floor(self.owed + 1e-9)
-        self.owed -= count
-        return count
-
-
-class Clock:
-    """Seconds spent training, over all the processes that a run may have had."""
-
-    def __init__(self) -> None:
-        self.seconds, self._step, self._since = 0.0, 0, 0.0
-
-    def start(self, step: int) -> None:
-        self._step, self._since = step, time.monotonic()
-
-    def lap(self, step: int) -> float:
-        """Count the time since `start`; returns transitions per second."""
-        passed = time.monotonic() - self._since
-        self.seconds += passed
-        return (step - self._step) / max(passed, 1e-9)
-
-
-class EpisodeStats:
-    """Returns and lengths of the training episodes."""
-
-    def __init__(self, num_envs: int):
-        self.returns, self.lengths = torch.zeros(num_envs), torch.zeros(num_envs)
-        self.finished: deque[tuple[float, float]] = deque(maxlen=100)
-        self.count = 0
-
-    def observe(self, step: Step) -> None:
-        self.returns += torch.where(step.valid, step.reward, 0.0).cpu()
-        self.lengths += 1
-        over = (step.terminated | step.truncated | ~step.valid).cpu()
-        if over.any():
-            ended = over.nonzero()[:, 0]
-            self.finished.extend(zip(self.returns[ended].tolist(), self.lengths[ended].tolist(), strict=True))
-            self.count += len(ended)
-            self.restart(over)
-
-    def restart(self, where: Tensor | slice = slice(None)) -> None:
-        self.returns[where] = 0.0
-        self.lengths[where] = 0.0
-
-    def summary(self) -> dict[str, float]:
-        out: dict[str, float] = {"episodes": self.count}
-        if self.finished:
-            returns, lengths = zip(*self.finished, strict=True)
-            out |= {"return": sum(returns) / len(returns), "length": sum(lengths) / len(lengths)}
-        return out
-
-    def state_dict(self) -> dict:
-        return {
-            "returns": self.returns,
-            "lengths": self.lengths,
-            "finished": [list(pair) for pair in self.finished],
-            "count": self.count,
-        }
-
-    def load_state_dict(self, state: dict) -> None:
-        self.returns, self.lengths = state["returns"].clone(), state["lengths"].clone()
-        self.finished.extend((pair[0], pair[1]) for pair in state["finished"])
-        self.count = state["count"]
 
 
 @dataclasses.dataclass
@@ -111,6 +39,7 @@ class Result:
     interrupted: bool
     row: dict[str, float]
     """The last row of metrics.csv."""
+    video: Path | None = None
 
 
 class Trainer:
@@ -120,10 +49,11 @@ class Trainer:
         self.run, self.config, config = run, run.config, run.config
         self.task = task
         device = torch.device(config.device)
+        self.progress = Progress(config.steps, quiet)
         self.env = make_env(task, config.env)
         spec = self.env.spec
         agent_config = config.agent
-        self.replay, about = make_replay(
+        self.replay = make_replay(
             spec,
             config.replay,
             steps=config.steps,
@@ -131,6 +61,7 @@ class Trainer:
             n_step=agent_config.n_step,
             run_dir=run.path,
             device=device,
+            say=self.progress.say,
         )
         problem = compiler_missing(device) if agent_config.compile else None
         compiled = agent_config.compile and problem is None
@@ -150,23 +81,29 @@ class Trainer:
         self.store = CheckpointStore(run.path, run.task, config.keep_checkpoints)
         self.clock = Clock()
         self.step, self.best = 0, -math.inf
+        self._counted_from = (0, 0)  # (step, invalid) when this process took over
         self.metrics: dict[str, Tensor] = {}
         self.row: dict[str, float] = {}
         self._stop: signal.Signals | None = None
+        self._warned = False
 
         self.obs: Obs
-        notes = self._load() if resume else []
-        if not resume:
+        notes: list[str] = []
+        if resume and not self.store.empty:
+            notes = self._load()
+        else:
             self.obs = self.env.reset(config.seed)
+            if resume:
+                notes = ["the run was stopped before its first checkpoint: starting from the beginning"]
         self.log = MetricsLog(
             run.path,
             resume_step=self.step if resume else None,
             wandb_project=config.wandb,
             config=dataclasses.asdict(config),
         )
-        self.progress = Progress(config.steps, self.step, quiet)
-        for line in [*notes, about, *([problem] if problem else [])]:
+        for line in [*notes, *([problem] if problem else [])]:
             self.progress.say(line)
+        self.progress.begin(self.step)
         self._compiling = compiled
 
     # --- the loop ------------------------------------------------------------------------------------------------------
@@ -199,6 +136,9 @@ class Trainer:
                 self.progress.advance(self.step)
                 if crossed(previous, self.step, save_every) and not last:
                     self._save(fatal=False)
+                self._check_simulator()
+            if self._stop is not None:
+                self.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
             self._save(fatal=True)
             return Result(self.run.path, self.step, self._stop is not None, self.row)
         finally:
@@ -219,11 +159,9 @@ class Trainer:
             )
         scores = self.evaluator.run(lambda obs: self.agent.act(obs, explore=False)).summary()
         if scores["eval_return"] > self.best:
-            self.best = scores["eval_return"]
-            policy = self.run.path / ".policy.safetensors"
             try:
-                self._save_policy(policy)
-                self.store.save_best(self.step, self.best, policy)
+                self.store.save_best(self.step, scores["eval_return"], self._save_policy)
+                self.best = scores["eval_return"]
             except OSError as error:
                 self.progress.say(
                     f"warning: the best policy so far could not be written ({error.strerror}); training goes on"
@@ -246,18 +184,31 @@ class Trainer:
         except OSError as error:
             self.progress.say(f"warning: a row of metrics could not be written ({error.strerror}); training goes on")
         self.progress.row(row)
-        if self.replay.invalid > self.config.max_invalid * max(self.step, 1000):
-            self._save(fatal=False)
-            raise BadSimulation(
-                f"{self.replay.invalid:,} of {self.step:,} transitions held NaN or Inf, more than --max-invalid "
-                f"{self.config.max_invalid:g} allows. They were dropped and a checkpoint was saved. The simulation is probably "
-                "unstable: check its time step, gains and action range."
+
+    def _check_simulator(self) -> None:
+        """NaN and Inf were dropped already; say so once, and give up when there are too many."""
+        since, before = self._counted_from
+        invalid, total = self.replay.invalid - before, self.step - since
+        if invalid and not self._warned:
+            self._warned = True
+            self.progress.say(
+                "warning: the simulator returned NaN or Inf; such transitions are dropped and counted (invalid)"
             )
+        if invalid <= self.config.max_invalid * max(total, 1000):
+            return
+        saved = self._save(fatal=False)
+        raise BadSimulation(
+            f"{invalid:,} of {total:,} transitions held NaN or Inf, more than --max-invalid {self.config.max_invalid:g} allows. "
+            f"They were dropped{', and a checkpoint was saved' if saved else ''}. The simulation is probably unstable: check its "
+            f"time step, gains and action range; then: flashsac resume {self.run.path}"
+        )
 
     # --- saving and loading --------------------------------------------------------------------------------------------
 
-    def _save(self, *, fatal: bool) -> None:
+    def _save(self, *, fatal: bool) -> bool:
+        """True if it worked; a failure is a warning, or with `fatal` an error."""
         state = {
+            "spec": self._fingerprint(),
             "agent": self.agent.state_dict(),
             "env": self.env.state_dict(),
             "obs": self.obs,
@@ -273,6 +224,13 @@ class Trainer:
             if fatal:
                 raise
             self.progress.say(f"warning: {error}\nTraining goes on and will try again.")
+            return False
+        return True
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """What must be the same for a checkpoint to make sense here."""
+        spec = self.env.spec
+        return {"obs": spec.obs, "action_dim": spec.action_dim, "num_envs": spec.num_envs}
 
     def _save_policy(self, path: Path) -> None:
         make_policy(self.agent.learner.actor, self.run.task, self.env.spec, self.config.agent).save(path)
@@ -281,12 +239,25 @@ class Trainer:
         checkpoint, problems = self.store.load()
         notes = [f"warning: {problem}; using the one before it" for problem in problems]
         state = checkpoint.state
+        if state["spec"] != self._fingerprint():
+            raise CheckpointError(
+                f"the checkpoint was made with {state['spec']}, but the environment now has {self._fingerprint()}. Resume with "
+                "the same environment, or train anew with another --run-dir."
+            )
         self.store.restore_replay(checkpoint, self.replay)
         self.agent.load_state_dict(state["agent"])
+        if checkpoint.lost_until:
+            self.replay.tail = max(self.replay.tail, checkpoint.lost_until)
+            notes.append(
+                f"warning: part of the replay is damaged and was dropped; {len(self.replay):,} transitions are left"
+            )
         self.episodes.load_state_dict(state["episodes"])
         self.metrics = state["metrics"]
-        self.budget.owed, self.best, self.clock.seconds = state["owed"], state["best"], state["seconds"]
+        self.budget.owed, self.clock.seconds = state["owed"], state["seconds"]
+        self.best = max(state["best"], self.store.best_score())
         self.step = checkpoint.step
+        self._counted_from = (self.step, self.replay.invalid)
+        self.row = next(iter(read_metrics(self.run.path / "metrics.csv")[-1:]), {})
         notes.append(f"resuming {self.run.task} at step {self.step:,} of {self.config.steps:,}")
         if self.env.spec.can_save_state and self.env.load_state_dict(state["env"]):
             self.obs = {group: rows.to(self.env.spec.device) for group, rows in state["obs"].items()}
@@ -296,7 +267,8 @@ class Trainer:
             self.agent.restart_episodes(self.obs)
             self.episodes.restart()
             self.store.save_again_from(self.replay.head - 1)
-            notes.append("this simulator cannot save its state: episodes begin anew, everything else goes on")
+            why = "could not be brought back exactly" if self.env.spec.can_save_state else "cannot save its state"
+            notes.append(f"this simulator {why}: episodes begin anew, everything else goes on")
         return notes
 
     # --- signals and closing -------------------------------------------------------------------------------------------
@@ -308,7 +280,6 @@ class Trainer:
             if self._stop is not None:
                 raise KeyboardInterrupt
             self._stop = signal.Signals(number)
-            self.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
 
         try:
             return {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -316,12 +287,11 @@ class Trainer:
             return {}
 
     def close(self) -> None:
-        self.progress.close()
-        self.log.close()
-        self.env.close()
-        if self.evaluator is not None:
-            self.evaluator.close()
-        self.run.close()
+        """Everything, whatever fails on the way."""
+        with contextlib.ExitStack() as stack:
+            for part in (self.run, self.env, self.evaluator, self.log, self.progress):
+                if part is not None:
+                    stack.callback(part.close)
 
 
 def intervals(config: TrainConfig) -> tuple[int, int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -22,22 +21,13 @@ GL_HINT = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Recording:
-    """What a video shows."""
-
-    path: Path
-    frames: int
-    total_reward: float
-
-
 def record(policy_file: Path, out: Path, *, task: Any = None, seed: int = 0, seconds: float = 10.0) -> Path:
     """Write an mp4 of one episode (at most `seconds` of it). Raises RenderError, saying what to install."""
     policy = load_policy(policy_file)
     task = policy.task if task is None else task
     if not isinstance(task, str):
         # A user's own object cannot be handed to another process; such environments draw through Gymnasium, which raises.
-        return record_here(policy, task, out, seed, seconds).path
+        return record_here(policy, task, out, seed, seconds)
     command = [sys.executable, "-m", "flashsac.video", str(policy_file), task, str(out), str(seed), str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode != 0:
@@ -50,14 +40,13 @@ def record(policy_file: Path, out: Path, *, task: Any = None, seed: int = 0, sec
     return out
 
 
-def record_here(policy: Policy, task: Any, out: Path, seed: int, seconds: float) -> Recording:
+def record_here(policy: Policy, task: Any, out: Path, seed: int, seconds: float) -> Path:
     """The drawing itself, in this process."""
     import imageio.v2 as imageio
 
     env = make_env(more_like(task), EnvConfig(num_envs=1), render=True)
     fps = env.spec.fps
     out.parent.mkdir(parents=True, exist_ok=True)
-    total, count = 0.0, 0
     try:
         obs = env.reset(seed)
         # macro_block_size=2: H.264 needs even sizes, and must not blow 480 up to 496.
@@ -66,12 +55,12 @@ def record_here(policy: Policy, task: Any, out: Path, seed: int, seconds: float)
             for _ in range(round(seconds * fps)):
                 writer.append_data(_even(env.render()))
                 step = env.step(policy.act(obs))
-                obs, total, count = step.obs, total + float(step.reward[0]), count + 1
+                obs = step.obs
                 if bool(step.terminated[0] | step.truncated[0]):
                     break
     finally:
         env.close()
-    return Recording(out, count, total)
+    return out
 
 
 def has_display() -> bool:

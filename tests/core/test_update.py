@@ -192,7 +192,6 @@ def test_whole_update_equals_the_plain_implementation(make_spec, dtype, updates,
 def test_compiled_update_equals_the_eager_one(make_spec):
     eager = make_learner(make_spec)
     compiled = copy.deepcopy(eager)
-    compiled.actor_parameters = list(compiled.actor.parameters())
     generator = torch.Generator().manual_seed(1)
     batch, noise, rate = random_batch(generator), torch.randn(2, SIZE, ACTION, generator=generator), torch.tensor(3e-4)
     eager.update_actor(batch, noise[0], rate)

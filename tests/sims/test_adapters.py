@@ -209,6 +209,50 @@ def test_spaces_that_cannot_work():
         make_env(toy_envs.Unbounded, EnvConfig(num_envs=1))
 
 
+def test_mujoco_without_its_package(monkeypatch):
+    real = registry.importlib.util.find_spec
+    monkeypatch.setattr(
+        registry.importlib.util, "find_spec", lambda name: None if name in ("mujoco", "envpool") else real(name)
+    )
+    with pytest.raises(MissingExtra, match=r'pip install "flashsac\[mujoco\]"'):
+        make_env("mujoco:Hopper-v4", EnvConfig(num_envs=1))
+
+
+def test_environment_that_a_package_registers(tmp_path, monkeypatch):
+    (tmp_path / "my_package.py").write_text(
+        "import gymnasium\ngymnasium.register('MyPoint-v0', entry_point='tests.toy_envs:PointEnv', max_episode_steps=9)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert make_env("gym:my_package:MyPoint-v0", EnvConfig(num_envs=1)).spec.max_episode_steps == 9
+
+
+def test_time_limit_on_a_users_own_environment():
+    env = make_env(toy_envs.make_point, EnvConfig(num_envs=1, max_episode_steps=5))
+    env.reset(0)
+    assert [bool(env.step(torch.zeros(1, 2)).truncated) for _ in range(5)] == [False] * 4 + [True]
+
+
+def test_nan_at_reset_is_an_error():
+    class Broken(toy_envs.PointEnv):
+        def reset(self, **kwargs):
+            obs, info = super().reset(**kwargs)
+            return obs * np.nan, info
+
+    with pytest.raises(BadSimulation, match="right after a reset"):
+        make_env(Broken, EnvConfig(num_envs=1)).reset(0)
+
+
+def test_overflow_to_float32_is_invalid():
+    class Exploding(toy_envs.PointEnv):
+        def step(self, action):
+            obs, _, *rest = super().step(action)
+            return (obs, 1e39, *rest)
+
+    env = make_env(Exploding, EnvConfig(num_envs=1))
+    env.reset(0)
+    assert not env.step(torch.zeros(1, 2)).valid.any()
+
+
 def test_wrong_observation_shape():
     env = make_env(toy_envs.WrongShape, EnvConfig(num_envs=1))
     env.reset(0)

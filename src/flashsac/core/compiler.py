@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import sysconfig
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -22,6 +24,8 @@ def compiler_missing(device: torch.device) -> str | None:
     """Why the update cannot be compiled here, or None."""
     if device.type == "cpu" and not any(shutil.which(name) for name in ("g++", "clang++", "c++")):
         return "no C++ compiler was found, so updates run uncompiled, two to three times slower (apt-get install g++)"
+    if device.type == "cpu" and not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+        return "Python's headers are missing, so updates run uncompiled, two to three times slower (apt-get install python3-dev)"
     return None
 
 
@@ -29,9 +33,10 @@ def fastest_precision(device: torch.device) -> Literal["fp32", "bf16"]:
     """fp32 or bf16, whichever multiplies matrices faster here; some CPUs only emulate bf16."""
 
     def seconds(dtype: torch.dtype) -> float:
-        x, y = torch.ones(512, 256, device=device, dtype=dtype), torch.ones(256, 512, device=device, dtype=dtype)
+        size = 512 if device.type == "cpu" else 4096  # large enough that launching is not what is measured
+        x, y = torch.ones(size, size, device=device, dtype=dtype), torch.ones(size, size, device=device, dtype=dtype)
         best = float("inf")
-        for _ in range(5):
+        for _ in range(8):
             start = time.perf_counter()
             result = (x @ y).sum().item()  # .item() waits for the device
             best = min(best, time.perf_counter() - start)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from flashsac.errors import BadSimulation
 from flashsac.types import Batch, EnvSpec, Obs, Step
 
 TERMINATED, TRUNCATED, INVALID = 1, 2, 4
@@ -26,8 +27,8 @@ def layout(
     """Shapes and types of everything that is stored."""
     envs = spec.num_envs
     slots = max(capacity // envs, n_step) + 1
-    # Room for an episode end every 32 steps on average. With shorter episodes the ring forgets a little earlier.
-    finals = max(slots * envs // 32, 4 * envs, 64)
+    # Room for an episode end every ten steps on average. With shorter episodes the ring holds fewer transitions.
+    finals = max(slots * envs // 10, 4 * envs, 64)
     shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
     for group, width in spec.obs.items():
         shapes[f"obs.{group}"] = ((slots, envs, width), obs_dtype)
@@ -95,8 +96,8 @@ class Replay:
         self.reward[slot] = torch.where(valid, step.reward, 0.0)
         self.flags[slot] = step.terminated * TERMINATED + step.truncated * TRUNCATED + (~valid) * INVALID
         for group, ring in self.obs.items():
-            ring[slot] = obs[group]
-            ring[following] = step.obs[group]
+            ring[slot] = _storable(obs[group], ring)
+            ring[following] = _storable(step.obs[group], ring)
         ended = ((step.terminated | step.truncated) & valid).nonzero()[:, 0]
         self._store_finals(slot, ended, {group: step.final_obs[group][ended] for group in self.obs})
         self.invalid += int((~valid).sum())
@@ -115,13 +116,14 @@ class Replay:
             )
             self._forget()
         for group, ring in self.obs.items():
-            ring[following] = obs[group]
+            ring[following] = _storable(obs[group], ring)
 
     def _store_finals(self, slot: int, envs: Tensor, rows: Obs) -> None:
-        index = torch.arange(self.finals, self.finals + len(envs), device=envs.device) % self.num_finals
-        self.final_index[slot, envs] = index.to(torch.int32)
+        where = self.final_index.device
+        index = torch.arange(self.finals, self.finals + len(envs), device=where) % self.num_finals
+        self.final_index[slot, envs.to(where)] = index.to(torch.int32)
         for group, ring in self.final_obs.items():
-            ring[index.to(ring.device)] = rows[group].to(ring)
+            ring[index] = _storable(rows[group], ring).to(ring)
         self.finals += len(envs)
 
     def _forget(self) -> None:
@@ -133,8 +135,14 @@ class Replay:
     def sample(self, size: int, generator: torch.Generator, device: torch.device | None = None) -> Batch:
         """Uniform over all windows that are complete."""
         step, env = self._draw(size, generator)
+        tries = 0
         while self.invalid and bool((bad := self.flags[step % self.slots, env] & INVALID != 0).any()):
             step[bad], env[bad] = self._draw(int(bad.sum()), generator)
+            tries += 1
+            if tries > 1000:
+                raise BadSimulation(
+                    "almost all transitions held NaN or Inf, so there is nothing to learn from. Check the simulator."
+                )
         return self.gather(step, env, device)
 
     def _draw(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -209,6 +217,11 @@ class Replay:
             ring[at.to(ring.device)] = data[name].to(ring.device)
         for group, ring in self.final_obs.items():
             ring[final_at.to(ring.device)] = data[f"final.{group}"].to(ring.device)
+
+
+def _storable(rows: Tensor, ring: Tensor) -> Tensor:
+    """float16 ends at 65504: beyond it a finite observation would be stored as Inf."""
+    return rows.clamp(-65504, 65504) if ring.dtype == torch.float16 else rows
 
 
 def _to(batch: Batch, device: torch.device) -> Batch:

@@ -76,36 +76,37 @@ def autoreset(
 
     Environments that returned NaN or Inf are reset too, and marked invalid.
     """
-    valid = np.isfinite(reward)
-    for rows in obs.values():
-        valid &= np.isfinite(rows).all(axis=1)
-    over = np.flatnonzero(terminated | truncated | ~valid)
     final_obs = to_tensors(obs)
+    rewards = torch.as_tensor(reward, dtype=torch.float32)
+    valid = torch.isfinite(rewards)  # of the float32 values: what overflows on the way is no number either
+    for rows in final_obs.values():
+        valid &= torch.isfinite(rows).all(1)
+    ended = torch.as_tensor(terminated, dtype=torch.bool), torch.as_tensor(truncated, dtype=torch.bool)
+    over = (ended[0] | ended[1] | ~valid).nonzero()[:, 0]
     next_obs = final_obs
     if len(over):
-        fresh = reset_envs(over)
+        fresh = first_obs(reset_envs(over.numpy()))
         next_obs = {group: rows.clone() for group, rows in final_obs.items()}
         for group, rows in fresh.items():
-            if not np.isfinite(rows).all():
-                raise BadSimulation(
-                    f"the simulator returned NaN or Inf in the '{group}' observation right after a reset, so there is nothing "
-                    "to act on. Check the environment's reset, or its model's initial state."
-                )
-            next_obs[group][over] = torch.as_tensor(rows, dtype=torch.float32)
-    return Step(
-        obs=next_obs,
-        reward=torch.as_tensor(reward, dtype=torch.float32),
-        terminated=torch.as_tensor(terminated, dtype=torch.bool),
-        truncated=torch.as_tensor(truncated, dtype=torch.bool),
-        final_obs=final_obs,
-        valid=torch.from_numpy(valid),
-        info=info,
-    )
+            next_obs[group][over] = rows
+    return Step(next_obs, rewards, ended[0], ended[1], final_obs, valid, info)
 
 
 def to_tensors(obs: dict[str, np.ndarray]) -> Obs:
     """float32 copies, because simulators reuse their buffers."""
     return {group: torch.tensor(rows, dtype=torch.float32) for group, rows in obs.items()}
+
+
+def first_obs(obs: dict[str, np.ndarray]) -> Obs:
+    """Observations of a reset: there is nothing to fall back to, so they must be finite."""
+    tensors = to_tensors(obs)
+    for group, rows in tensors.items():
+        if not torch.isfinite(rows).all():
+            raise BadSimulation(
+                f"the simulator returned NaN or Inf in the '{group}' observation right after a reset, so there is nothing to act "
+                "on. Check the environment's reset, or its model's initial state."
+            )
+    return tensors
 
 
 def check_env(env: VecEnv, steps: int = 50, seed: int = 0) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from flashsac.errors import RenderError
-from flashsac.sims.base import ActionScaler, action_bounds, autoreset, to_tensors
+from flashsac.sims.base import ActionScaler, action_bounds, autoreset, first_obs
 from flashsac.types import EnvSpec, Obs, Step
 
 # EnvPool gives every task of a dm_control domain the union of the domain's observations: what to leave out, by task.
@@ -72,12 +72,14 @@ class EnvPoolVecEnv:
 
     def reset(self, seed: int) -> Obs:
         self.close()
-        options = dict(self._options, seed=seed % (2**31))
+        # Neighbouring seeds share no environment: a run with seed 1 must not repeat the episodes of seed 0.
+        seeds = np.random.SeedSequence(seed).generate_state(self.spec.num_envs) % 2**31
+        options = dict(self._options, seed=seeds.tolist())
         if self._render:
             options["render_mode"] = "rgb_array"
         self._pool = self._envpool.make(self._id, env_type="gymnasium", **options)
         obs, _ = self._pool.reset()
-        return to_tensors(self._split(obs))
+        return first_obs(self._split(obs))
 
     def step(self, action: Tensor) -> Step:
         obs, reward, terminated, truncated, info = self._pool.step(self._scale(action))

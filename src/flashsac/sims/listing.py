@@ -23,7 +23,9 @@ def print_tasks(wanted: str | None = None) -> None:
         console.print(f"[bold]{name}[/bold]: {suite.about} (preset {suite.preset}, discount {suite.discount:g})")
         for engine in engines:
             state = (
-                "installed" if ENGINES[engine].installed else f"not installed: {install_line(ENGINES[engine].extra)}"
+                "installed"
+                if ENGINES[engine].installed(name)
+                else f"not installed: {install_line(ENGINES[engine].extra)}"
             )
             console.print(f"  {engine}: {state}", markup=False)
         table = Table(

@@ -13,9 +13,9 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from flashsac.config import EnvConfig, PresetName
+from flashsac.config import EngineName, EnvConfig, PresetName
 from flashsac.errors import FlashSACError, MissingExtra, UnknownTask
 from flashsac.sims.base import VecEnv
 
@@ -29,7 +29,7 @@ class Task:
     obs: int
     critic_obs: int | None
     action: int
-    engines: tuple[str, ...]
+    engines: tuple[EngineName, ...]
 
     @property
     def full_name(self) -> str:
@@ -43,10 +43,12 @@ class Engine:
     module: str
     extra: str
     make: Callable[..., VecEnv]
+    also: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Further modules it needs, by suite."""
 
-    @property
-    def installed(self) -> bool:
-        return importlib.util.find_spec(self.module) is not None
+    def installed(self, suite: str) -> bool:
+        needed = [self.module] + ([self.also[suite]] if suite in self.also else [])
+        return all(importlib.util.find_spec(module) is not None for module in needed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +84,7 @@ def _envpool(task: str, **options: Any) -> VecEnv:
 def _gymnasium(task: str, **options: Any) -> VecEnv:
     from flashsac.sims.gymnasium import make_gymnasium
 
-    return make_gymnasium(task.split(":")[1], **options)
+    return make_gymnasium(task.split(":", 1)[1], **options)
 
 
 def _dm_control(task: str, **options: Any) -> VecEnv:
@@ -92,9 +94,9 @@ def _dm_control(task: str, **options: Any) -> VecEnv:
     return make_dmc(domain, name, **options)
 
 
-ENGINES: dict[str, Engine] = {
+ENGINES: dict[EngineName, Engine] = {
     "envpool": Engine("envpool", "envpool", _envpool),
-    "gymnasium": Engine("gymnasium", "mujoco", _gymnasium),
+    "gymnasium": Engine("gymnasium", "mujoco", _gymnasium, also={"mujoco": "mujoco"}),
     "dm_control": Engine("dm_control", "dmc", _dm_control),
 }
 
@@ -106,9 +108,8 @@ def tasks() -> dict[str, Task]:
     rows = {}
     for row in csv.DictReader(text.splitlines()):
         critic_obs = int(row["critic_obs"]) if row["critic_obs"] else None
-        task = Task(
-            row["suite"], row["task"], int(row["obs"]), critic_obs, int(row["action"]), tuple(row["engines"].split("+"))
-        )
+        engines = cast("tuple[EngineName, ...]", tuple(row["engines"].split("+")))
+        task = Task(row["suite"], row["task"], int(row["obs"]), critic_obs, int(row["action"]), engines)
         rows[task.full_name] = task
     return rows
 
@@ -136,22 +137,23 @@ def make_env(task: str | Callable[[], Any] | Any, config: EnvConfig, *, render: 
         return _registered_with_gymnasium(task, options)
     if known is None:
         raise unknown_task(task)
-    return _choose_engine(known, config).make(task, **options)
+    return ENGINES[choose_engine(known, config)].make(task, **options)
 
 
-def _choose_engine(task: Task, config: EnvConfig) -> Engine:
+def choose_engine(task: Task, config: EnvConfig) -> EngineName:
+    """Which engine will simulate a task: the one asked for, or the best that is installed."""
     if config.engine != "auto":
         if config.engine not in task.engines:
             raise FlashSACError(
                 f"{task.full_name} does not run on {config.engine}; it runs on {', '.join(task.engines)}."
             )
-        order: list[str] = [config.engine]
+        order = [config.engine]
     else:
         # EnvPool is the fast one, but only the others can save their state; with one environment speed matters less.
         order = sorted(task.engines, key=lambda name: (name == "envpool") == (config.num_envs == 1))
     for name in order:
-        if ENGINES[name].installed:
-            return ENGINES[name]
+        if ENGINES[name].installed(task.suite):
+            return name
     lines = " or ".join(install_line(ENGINES[name].extra) for name in order)
     raise MissingExtra(
         f"{task.full_name} needs a simulator that is not installed ({', '.join(order)}). Install it with: {lines}"
@@ -171,9 +173,12 @@ def _registered_with_gymnasium(task: str, options: dict[str, Any]) -> VecEnv:
     import gymnasium
 
     env_id = task.split(":", 1)[1]
+    package, _, name = env_id.rpartition(":")
     try:
-        gymnasium.spec(env_id)
-    except gymnasium.error.Error as error:
+        if package:
+            importlib.import_module(package)  # it registers its environments when it is imported
+        gymnasium.spec(name)
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
         near = difflib.get_close_matches(env_id, list(gymnasium.registry), n=3, cutoff=0.5)
         hint = f" Did you mean {' or '.join('gym:' + name for name in near)}?" if near else ""
         raise UnknownTask(
@@ -181,7 +186,7 @@ def _registered_with_gymnasium(task: str, options: dict[str, Any]) -> VecEnv:
             f"gym:package:{env_id}, or hand over a factory: flashsac train module:function."
         ) from error
     try:
-        return _gymnasium(f"gym:{env_id}" if ":" not in env_id else task, **options)
+        return _gymnasium(task, **options)
     except gymnasium.error.DependencyNotInstalled as error:
         raise MissingExtra(f"{task}: {error}") from error
 
@@ -211,10 +216,25 @@ def _users_own(source: Any, config: EnvConfig, name: str | None = None) -> VecEn
             f"an environment object is one environment, but {config.num_envs} are asked for. "
             "Hand over a function that makes one instead, or set num_envs=1."
         )
-    factory = source if callable(source) else lambda: source
+    make = source if callable(source) else lambda: source
+    factory = make
+    limit = config.max_episode_steps
+    if limit is not None:
+        from gymnasium.wrappers import TimeLimit
+
+        factory = lambda: TimeLimit(make(), limit)
     return from_factory(factory, config.num_envs, name=name or str(getattr(source, "__name__", type(source).__name__)))
 
 
 def more_like(task: Any) -> Any:
     """A source of further environments of the same kind, for evaluation; an environment object is copied."""
-    return task if isinstance(task, str) or callable(task) else lambda: copy.deepcopy(task)
+    if isinstance(task, str) or callable(task):
+        return task
+    try:
+        copy.deepcopy(task)
+    except Exception as error:  # whatever a simulator's C++ parts say to being copied
+        raise FlashSACError(
+            f"evaluation needs environments of its own, but this {type(task).__name__} cannot be copied ({error}). Hand over a "
+            "function that makes one, or turn evaluation off: eval=dict(every=0)."
+        ) from error
+    return lambda: copy.deepcopy(task)

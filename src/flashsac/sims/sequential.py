@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from flashsac.errors import BadSimulation
-from flashsac.sims.base import ActionScaler, autoreset, to_tensors
+from flashsac.sims.base import ActionScaler, autoreset, first_obs
 from flashsac.types import EnvSpec, Obs, Step
 
 MAX_REPLAYED_STEPS = 20_000
@@ -64,7 +64,7 @@ class SequentialVecEnv:
         seeds = np.random.SeedSequence(seed).generate_state(len(self._envs)) if len(self._envs) > 1 else [seed]
         self._episodes = [self._begin(env, int(s)) for env, s in zip(self._envs, seeds, strict=True)]
         obs = self._stack([episode.obs for episode in self._episodes])
-        return to_tensors(obs)
+        return first_obs(obs)
 
     def step(self, action: Tensor) -> Step:
         unit = action.numpy()

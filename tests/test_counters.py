@@ -1,0 +1,30 @@
+"""Counters by hand."""
+
+from __future__ import annotations
+
+import torch
+
+from flashsac.counters import EpisodeStats, UpdateBudget
+from flashsac.types import Step
+
+
+def test_budget_counts_transitions_not_steps():
+    for num_envs in (1, 3, 64, 1024):
+        budget = UpdateBudget(2 / 1024)
+        total = sum(budget.due(num_envs) for _ in range(1024 * 12 // num_envs))
+        assert total == 24, num_envs
+
+
+def test_budget_of_one_update_per_transition_is_exact():
+    budget = UpdateBudget(0.1)
+    assert [budget.due(1) for _ in range(20)].count(1) == 2
+
+
+def test_episode_returns_and_lengths():
+    stats = EpisodeStats(2)
+    no, valid = torch.zeros(2, dtype=torch.bool), torch.ones(2, dtype=torch.bool)
+    for t in range(3):
+        ended = torch.tensor([t == 1, False])
+        stats.observe(Step({}, torch.tensor([1.0, 2.0]), ended, no, {}, valid, {}))
+    assert stats.summary() == {"episodes": 1, "return": 2.0, "length": 2.0}
+    assert stats.returns.tolist() == [1.0, 6.0]
