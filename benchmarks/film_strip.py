@@ -10,7 +10,7 @@ import sys
 import imageio.v2 as imageio
 import numpy as np
 
-COUNT = 5
+COUNT = 4
 
 
 def main(video: str, out: str, start: float = 2.0, seconds: float = 1.0) -> None:
@@ -18,8 +18,8 @@ def main(video: str, out: str, start: float = 2.0, seconds: float = 1.0) -> None
     frames = imageio.mimread(video, memtest=False)
     fps = reader.get_meta_data()["fps"]
     picks = np.linspace(start * fps, (start + seconds) * fps, COUNT).round().astype(int).clip(0, len(frames) - 1)
-    # The robot is in the middle; the sides only show floor.
-    strip = [frames[i][:, frames[i].shape[1] // 5 : -frames[i].shape[1] // 5] for i in picks]
+    height, width = frames[0].shape[:2]
+    strip = [frames[i][height * 2 // 5 :, width // 12 :] for i in picks]  # the rest is sky
     imageio.imwrite(out, np.concatenate(strip, axis=1)[::2, ::2])
 
 

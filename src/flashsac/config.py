@@ -132,7 +132,7 @@ class TrainConfig:
     wandb: str | None = None
     """Weights & Biases project to log to (needs the wandb extra)."""
     max_invalid: float = 0.01
-    """Stop when more than this share of transitions since the start held NaN or Inf (after the first 1000)."""
+    """Stop when more than this share of the transitions held NaN or Inf; the first thousand are judged as a whole."""
 
     agent: AgentConfig = dataclasses.field(default_factory=AgentConfig)
     env: EnvConfig = dataclasses.field(default_factory=EnvConfig)

@@ -30,7 +30,7 @@ VISION = replace(
 # Ours: minutes on a laptop CPU, by the paper's own knobs alone: width, batch, environments, update ratio (docs/log.md has the trials).
 LAPTOP = replace(
     SINGLE,
-    steps=56_000,
+    steps=52_000,
     agent=replace(
         SINGLE.agent,
         batch_size=128,
