@@ -105,6 +105,30 @@ def test_unknown_command_and_missing_arguments():
     assert "no preset 'huge'" in fails("train", "gym:Pendulum-v1", "--preset", "huge")
 
 
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--steps", "-5"), ("--agent.batch-size", "0"), ("--agent.discount", "1.0"), ("--env.num-envs", "0")],
+)
+def test_impossible_numbers(flag, value):
+    assert flag in fails("train", "gym:Pendulum-v1", flag, value)
+
+
+def test_bad_factories(tmp_path):
+    (tmp_path / "my_envs.py").write_text("def needs(x):\n    pass\ndef wrong():\n    return 3\n")
+    assert "without arguments" in fails("train", "my_envs:needs", cwd=tmp_path)
+    assert "it returned int" in fails("train", "my_envs:wrong", cwd=tmp_path)
+
+
+def test_small_questions(tmp_path):
+    assert "Goes on with an interrupted run" in cli("resume", "--help").stdout
+    assert "there is no suite 'nope'" in fails("list", "nope")
+    assert "--preset needs a value" in fails("train", "gym:Pendulum-v1", "--preset")
+    assert "does not exist" in fails("eval", str(tmp_path / "missing.safetensors"))
+    run = tiny_run(tmp_path / "run", steps=100)
+    with pytest.raises(FlashSACError, match="at least 1"):
+        flashsac.train(toy_envs.make_point, run_dir=str(run), **TINY | {"eval": dict(episodes=0)})
+
+
 def test_no_run_directory(tmp_path):
     assert "is no run directory" in fails("resume", str(tmp_path))
     assert "there is no policy" in fails("eval", str(tmp_path))

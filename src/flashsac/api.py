@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flashsac.config import PresetName, TrainConfig
+from flashsac.config import PresetName, TrainConfig, check
 from flashsac.errors import FlashSACError
 from flashsac.presets import PRESETS
 from flashsac.run import Run
@@ -43,6 +43,7 @@ def configure(task: Any, preset: PresetName | None = None, **overrides: Any) -> 
 
 def resolve(task: Any, config: TrainConfig) -> TrainConfig:
     """Replace every "auto" by what it comes to on this machine, so that the run's config says what was done."""
+    check(config)
     import torch
 
     from flashsac.core.compiler import fastest_precision

@@ -84,6 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
     except FlashSACError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # `flashsac ... | head`
+        sys.stderr.close()
+        return 141
     except OSError as error:
         print(f"error: {error}. Is the disk full, or the directory not yours to write to?", file=sys.stderr)
         return 1
@@ -109,7 +112,10 @@ def _train(arguments: list[str]) -> int:
     if task is not None and (":" not in task or (suite_of(task) not in (None, "gym") and task not in tasks())):
         raise unknown_task(task)
     default = api.default_config(task or "mujoco:HalfCheetah-v4", preset)  # type: ignore[arg-type]
-    about = f"Train {task or 'a robot'}. --preset parallel|single|vision|laptop changes the defaults shown here."
+    about = (
+        f"Train {task or 'a robot'}. The defaults shown here are those of a preset; choose another with --preset: parallel (1024 "
+        "environments, GPU), single (one environment, the paper's CPU setting), vision, laptop (minutes on a CPU)."
+    )
     config = tyro.cli(TrainConfig, default=default, args=rest, prog="flashsac train TASK", description=about)
     assert task is not None
     return _finish(api.train(task, config))
@@ -118,6 +124,10 @@ def _train(arguments: list[str]) -> int:
 def _resume(arguments: list[str]) -> int:
     from flashsac import api
 
+    if arguments in (["-h"], ["--help"]):
+        print("usage: flashsac resume RUN\n")
+        print("Goes on with an interrupted run from its last checkpoint, with the settings it was begun with.")
+        return 0
     run_dir = _only_path(arguments, "resume")
     return _finish(api.resume(run_dir))
 
@@ -131,7 +141,7 @@ def _finish(result: Result) -> int:
     score = result.row.get("eval_return")
     print(
         f"\ntrained {result.step:,} steps in {result.row.get('seconds', 0) / 60:.1f} minutes"
-        + (f", evaluated return {score:.1f}" if score is not None else "")
+        + (f", evaluated return {score:.1f} (best {result.best:.1f})" if score is not None else "")
     )
     made = {
         "videos/final.mp4": "the robot",
@@ -152,7 +162,7 @@ def _eval(arguments: list[str]) -> int:
     options = _options(EvalOptions, rest, "flashsac eval RUN", needs=path)
     from flashsac.config import EnvConfig
     from flashsac.evaluate import Evaluator
-    from flashsac.policy import load_policy
+    from flashsac.policy import find_policy, load_policy
 
     policy = load_policy(str(path))
     env = _env_config(Path(str(path))) or EnvConfig()
@@ -160,6 +170,7 @@ def _eval(arguments: list[str]) -> int:
     _check_fits(policy, evaluator.env.spec)
     result = evaluator.run(policy.act)
     evaluator.close()
+    print(f"policy: {find_policy(Path(str(path)))}")
     spread = result.returns.std()
     print(f"{policy.task}: return {result.returns.mean():.1f} ± {spread:.1f} (std over {len(result.returns)} episodes)")
     print(
@@ -230,7 +241,11 @@ def _leading(arguments: list[str]) -> tuple[str | None, list[str]]:
 def _take_option(arguments: list[str], name: str) -> tuple[str | None, list[str]]:
     """The value of `name VALUE` or `name=VALUE`, and the arguments without it."""
     for i, argument in enumerate(arguments):
-        if argument == name and i + 1 < len(arguments):
+        if argument == name:
+            if i + 1 == len(arguments):
+                from flashsac.errors import FlashSACError
+
+                raise FlashSACError(f"{name} needs a value.")
             return arguments[i + 1], arguments[:i] + arguments[i + 2 :]
         if argument.startswith(f"{name}="):
             return argument.partition("=")[2], arguments[:i] + arguments[i + 1 :]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from flashsac.errors import FlashSACError
+
 EngineName = Literal["envpool", "gymnasium", "dm_control"]
 PresetName = Literal["parallel", "single", "vision", "laptop"]
 
@@ -138,6 +140,40 @@ class TrainConfig:
     env: EnvConfig = dataclasses.field(default_factory=EnvConfig)
     replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
     eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
+
+
+def check(config: TrainConfig) -> None:
+    """Refuse numbers that cannot work, before anything is made with them."""
+    agent, problems = config.agent, []
+    at_least_one = {
+        "--steps": config.steps,
+        "--keep-checkpoints": config.keep_checkpoints,
+        "--env.num-envs": config.env.num_envs,
+        "--replay.capacity": config.replay.capacity,
+        "--eval.episodes": config.eval.episodes,
+        "--agent.n-step": agent.n_step,
+        "--agent.actor-width": agent.actor_width,
+        "--agent.critic-width": agent.critic_width,
+        "--agent.blocks": agent.blocks,
+        "--agent.critics": agent.critics,
+        "--agent.actor-delay": agent.actor_delay,
+        "--agent.noise-max-repeat": agent.noise_max_repeat,
+    }
+    problems += [f"{name} must be at least 1, not {value}" for name, value in at_least_one.items() if value < 1]
+    for name, value in (("--agent.batch-size", agent.batch_size), ("--agent.atoms", agent.atoms)):
+        problems += [f"{name} must be at least 2, not {value}"] if value < 2 else []
+    positive = {
+        "--agent.updates-per-transition": agent.updates_per_transition,
+        "--agent.learning-rate": agent.learning_rate,
+        "--agent.initial-temperature": agent.initial_temperature,
+        "--agent.target-std": agent.target_std,
+        "--agent.value-max": agent.value_max,
+    }
+    problems += [f"{name} must be above 0, not {value:g}" for name, value in positive.items() if not value > 0]
+    if not 0 <= agent.discount < 1:
+        problems.append(f"--agent.discount must lie in [0, 1), not {agent.discount:g}")
+    if problems:
+        raise FlashSACError("; ".join(problems) + ".")
 
 
 def to_dict(config: TrainConfig) -> dict:

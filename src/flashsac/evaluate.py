@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from flashsac.config import EnvConfig
+from flashsac.errors import FlashSACError
 from flashsac.sims.registry import make_env
 from flashsac.types import Obs
 
@@ -38,6 +39,8 @@ class Evaluator:
     """Runs episodes in parallel; each environment has its quota, so that short episodes are not favoured."""
 
     def __init__(self, task: Any, config: EnvConfig, episodes: int, seed: int):
+        if episodes < 1:
+            raise FlashSACError(f"--episodes must be at least 1, not {episodes}.")
         self.quota = -(-episodes // min(episodes, MAX_PARALLEL))
         self.episodes, self.seed = episodes, seed
         num_envs = -(-episodes // self.quota)

@@ -98,6 +98,8 @@ def load_policy(path: str | Path) -> Policy:
 def find_policy(path: Path) -> Path:
     if path.is_file():
         return path
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist. Name a run directory or a policy file.")
     best = path / "checkpoints" / "best.safetensors"
     newest = sorted(path.glob("checkpoints/step-*/policy.safetensors"), reverse=True)
     for candidate in [best, *newest]:

@@ -40,7 +40,8 @@ class Run:
         path = Path(config.run_dir) if config.run_dir else _default_path(task, config.seed)
         if (path / "config.json").exists():
             raise RunDirectoryError(
-                f"{path} already holds a run. Continue it with: flashsac resume {path}\nor choose another --run-dir."
+                f"{path} already holds a run. Continue it with: flashsac resume {path} (from Python: flashsac.resume), or choose "
+                "another run directory."
             )
         if path.exists() and (not path.is_dir() or any(not item.name.startswith(".") for item in path.iterdir())):
             raise RunDirectoryError(f"{path} exists and is not an empty directory. Choose another --run-dir.")

@@ -83,4 +83,7 @@ def _available_memory() -> int:
 
 
 def _size(count: float) -> str:
-    return f"{count / 2**30:.2f} GB" if count >= 2**30 / 10 else f"{count / 2**20:.1f} MB"
+    for unit, size in (("GB", 2**30), ("MB", 2**20)):
+        if count >= size / 10:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / 2**10:.0f} KB"

@@ -39,6 +39,8 @@ class Result:
     interrupted: bool
     row: dict[str, float]
     """The last row of metrics.csv."""
+    best: float
+    """Return of the best evaluation."""
     video: Path | None = None
 
 
@@ -140,7 +142,7 @@ class Trainer:
             if self._stop is not None:
                 self.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
             self._save(fatal=True)
-            return Result(self.run.path, self.step, self._stop is not None, self.row)
+            return Result(self.run.path, self.step, self._stop is not None, self.row, self.best)
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,9 @@ def record(policy_file: Path, out: Path, *, task: Any = None, seed: int = 0, sec
             if done.stderr.strip()
             else f"the renderer died with code {done.returncode}"
         )
-        raise RenderError(f"no video of {task}: {reason} {'' if 'apt-get' in reason else GL_HINT}")
+        about_gl = not done.stderr.strip() or re.search(r"\bE?GL\b|egl|glfw|osmesa|glad|display", reason, re.IGNORECASE)
+        hint = f" {GL_HINT}" if about_gl and "apt-get" not in reason else ""
+        raise RenderError(f"no video of {task}: {reason.rstrip('.')}.{hint}")
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable
@@ -40,7 +41,17 @@ def make_gymnasium(
 
 def from_factory(factory: Callable[[], Any], num_envs: int, *, name: str = "environment") -> SequentialVecEnv:
     """Environments made by calling `factory` once each."""
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as error:
+        raise UnsupportedSpace(
+            f"{name} must be a function without arguments that makes an environment ({error})."
+        ) from error
+    except ValueError:
+        pass  # something built in: no signature to look at
     first = factory()
+    if not all(hasattr(first, part) for part in ("reset", "step", "action_space", "observation_space")):
+        raise UnsupportedSpace(f"{name} must make a gymnasium.Env, but it returned {type(first).__name__}.")
     describe = _describe(first, num_envs, name)
     pending = [first]
     return SequentialVecEnv(lambda: GymEnv(pending.pop() if pending else factory()), describe, first.action_space.dtype)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from flashsac.sims.registry import ENGINES, SUITES, install_line, tasks, unknown_task
+from flashsac.errors import UnknownTask
+from flashsac.sims.registry import ENGINES, SUITES, install_line, tasks
 
 
 def print_tasks(wanted: str | None = None) -> None:
@@ -12,7 +13,7 @@ def print_tasks(wanted: str | None = None) -> None:
     from rich.table import Column, Table
 
     if wanted is not None and wanted not in SUITES:
-        raise unknown_task(wanted)
+        raise UnknownTask(f"there is no suite '{wanted}'; there are {', '.join(SUITES)}.")
     # Into a pipe or a file nothing must be cut off.
     console = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 140)
     for name, suite in SUITES.items():

@@ -202,7 +202,10 @@ def _import_factory(task: str) -> Callable[[], Any]:
     except ModuleNotFoundError as error:
         if error.name != module_name.split(".")[0]:
             raise
-        raise unknown_task(task) from error
+        raise UnknownTask(
+            f"{unknown_task(task)} If '{module_name}' is a module of your own: it was not found from {Path.cwd()}; run from its "
+            "directory, or set PYTHONPATH."
+        ) from error
     if not hasattr(module, function):
         raise UnknownTask(f"module '{module_name}' has no function '{function}' that makes an environment.")
     return getattr(module, function)
