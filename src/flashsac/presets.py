@@ -30,7 +30,7 @@ VISION = replace(
 # Ours: minutes on a laptop CPU, by the paper's own knobs alone: width, batch, environments, update ratio (docs/log.md has the trials).
 LAPTOP = replace(
     SINGLE,
-    steps=52_000,
+    steps=60_000,
     agent=replace(
         SINGLE.agent,
         batch_size=128,
@@ -41,7 +41,7 @@ LAPTOP = replace(
         precision="auto",
     ),
     env=EnvConfig(num_envs=8),
-    eval=EvalConfig(every=4_000),
+    eval=EvalConfig(every=5_000),
 )
 
 PRESETS: dict[PresetName, TrainConfig] = {"parallel": PARALLEL, "single": SINGLE, "vision": VISION, "laptop": LAPTOP}

@@ -10,6 +10,7 @@ import torch
 from flashsac.config import AgentConfig
 from flashsac.core import networks
 from flashsac.core.networks import Backbone, BatchNorm, Block, Critic, Linear, Policy, RMSNorm, project_weights
+from flashsac.core.optimizer import adam_rates
 from flashsac.core.update import Learner
 from flashsac.types import Batch
 
@@ -131,10 +132,10 @@ def watched(make_spec, monkeypatch):
 
 def test_batch_norm_modes_row_by_row(watched):
     learner, batch, passes = watched
-    noise, rate = torch.randn(2, 5, 2), torch.tensor(3e-4)
+    noise, rates = torch.randn(2, 5, 2), adam_rates(3e-4, 1)
     stats = lambda net: [b.clone() for b in net.buffers()]
     critic_before, critic_stats = [p.clone() for p in learner.critic.parameters()], stats(learner.critic)
-    learner.update_actor(batch, noise[0], rate)
+    learner.update_actor(batch, noise[0], rates)
 
     # Row 1: the actor in its own loss: train, [obs; next_obs], first half used.
     name, rows, train, used, grad = passes[0]
@@ -150,7 +151,7 @@ def test_batch_norm_modes_row_by_row(watched):
 
     passes.clear()
     actor_stats, target_stats = stats(learner.actor), stats(learner.target)
-    learner.update_critic(batch, torch.tensor(1.0), noise[1], rate)
+    learner.update_critic(batch, torch.tensor(1.0), noise[1], rates)
     # Row 3: the actor for the target's action: eval, no gradient, next_obs.
     name, rows, train, _, grad = passes[0]
     assert (name, train, grad) == ("actor", False, False)
@@ -172,13 +173,13 @@ def test_batch_norm_modes_row_by_row(watched):
 def test_target_average_covers_parameters_only(watched):
     learner, batch, _ = watched
     before = [p.clone() for p in learner.target.parameters()]
-    learner.update_critic(batch, torch.tensor(1.0), torch.randn(5, 2), torch.tensor(3e-4))
+    learner.update_critic(batch, torch.tensor(1.0), torch.randn(5, 2), adam_rates(3e-4, 1))
     for old, target, online in zip(before, learner.target.parameters(), learner.critic.parameters(), strict=True):
         assert torch.allclose(target, old + 0.01 * (online - old), atol=1e-7)
     # Fed the same rows as the critic but with slower weights, its statistics are its own.
     embed = lambda net: net.backbone.blocks[0].expand_norm.running_mean
-    learner.update_critic(batch, torch.tensor(1.0), torch.randn(5, 2), torch.tensor(3e-1))
-    learner.update_critic(batch, torch.tensor(1.0), torch.randn(5, 2), torch.tensor(3e-1))
+    learner.update_critic(batch, torch.tensor(1.0), torch.randn(5, 2), adam_rates(3e-1, 1))
+    learner.update_critic(batch, torch.tensor(1.0), torch.randn(5, 2), adam_rates(3e-1, 1))
     assert not torch.allclose(embed(learner.target), embed(learner.critic))
 
 

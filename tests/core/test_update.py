@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from flashsac.config import AgentConfig
 from flashsac.core.compiler import compile_update
 from flashsac.core.networks import Linear
-from flashsac.core.optimizer import Adam
+from flashsac.core.optimizer import Adam, adam_rates
 from flashsac.core.update import Learner
 from flashsac.types import Batch
 
@@ -178,13 +178,13 @@ def test_whole_update_equals_the_plain_implementation(make_spec, dtype, updates,
     learner = make_learner(make_spec, dtype)
     plain = PlainFlashSAC(learner)
     generator = torch.Generator().manual_seed(1)
-    rate, scale = torch.tensor(3e-4, dtype=torch.float64), torch.tensor(2.0, dtype=dtype)
+    scale = torch.tensor(2.0, dtype=dtype)
     for index in range(updates):
         batch = random_batch(generator, dtype)
         noise = torch.randn(2, SIZE, ACTION, generator=generator, dtype=dtype)
         if index % 2 == 0:
-            learner.update_actor(batch, noise[0], rate)
-        learner.update_critic(batch, scale, noise[1], rate)
+            learner.update_actor(batch, noise[0], adam_rates(3e-4, index // 2 + 1))
+        learner.update_critic(batch, scale, noise[1], adam_rates(3e-4, index + 1))
         plain.update(batch, 2.0, noise, actor_due=index % 2 == 0)
     assert_same(learner, plain, tolerance)
 
@@ -193,11 +193,11 @@ def test_compiled_update_equals_the_eager_one(make_spec):
     eager = make_learner(make_spec)
     compiled = copy.deepcopy(eager)
     generator = torch.Generator().manual_seed(1)
-    batch, noise, rate = random_batch(generator), torch.randn(2, SIZE, ACTION, generator=generator), torch.tensor(3e-4)
-    eager.update_actor(batch, noise[0], rate)
-    expected = eager.update_critic(batch, torch.tensor(2.0), noise[1], rate)
-    compile_update(compiled.update_actor)(batch, noise[0], rate)
-    metrics = compile_update(compiled.update_critic)(batch, torch.tensor(2.0), noise[1], rate)
+    batch, noise, rates = random_batch(generator), torch.randn(2, SIZE, ACTION, generator=generator), adam_rates(3e-4, 1)
+    eager.update_actor(batch, noise[0], rates)
+    expected = eager.update_critic(batch, torch.tensor(2.0), noise[1], rates)
+    compile_update(compiled.update_actor)(batch, noise[0], rates)
+    metrics = compile_update(compiled.update_critic)(batch, torch.tensor(2.0), noise[1], rates)
     assert metrics["critic_loss"].item() == pytest.approx(expected["critic_loss"].item(), abs=1e-5)
     for a, b in zip(eager.critic.parameters(), compiled.critic.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-5)
@@ -226,13 +226,14 @@ def test_ablations_build_and_learn_something(make_spec, changes):
     config = AgentConfig(actor_width=12, critic_width=16, **changes)
     learner = Learner(make_spec(obs=OBS, action=ACTION, critic=PRIVILEGED), config, torch.device("cpu"))
     generator = torch.Generator().manual_seed(1)
-    batch, rate = random_batch(generator), torch.tensor(3e-3)
+    batch = random_batch(generator)
     batch = batch._replace(discount=torch.zeros(SIZE), reward=batch.reward.clamp(-1, 1))
     losses = []
-    for _ in range(60):
+    for count in range(1, 61):
+        rates = adam_rates(3e-3, count)
         noise = torch.randn(2, SIZE, ACTION, generator=generator)
-        learner.update_actor(batch, noise[0], rate)
-        losses.append(learner.update_critic(batch, torch.tensor(1.0), noise[1], rate)["critic_loss"].item())
+        learner.update_actor(batch, noise[0], rates)
+        losses.append(learner.update_critic(batch, torch.tensor(1.0), noise[1], rates)["critic_loss"].item())
     assert losses[-1] < 0.9 * losses[0]
     rows = learner.critic.backbone.embed.weight.norm(dim=-1)
     assert torch.allclose(rows, torch.ones_like(rows), atol=1e-5) == config.weight_projection
@@ -243,7 +244,7 @@ def test_no_cross_batch_feeds_each_half_alone(make_spec):
     learner = make_learner(make_spec, cross_batch=False)
     reference = copy.deepcopy(learner.critic)
     batch = random_batch(torch.Generator().manual_seed(1))
-    learner.update_critic(batch, torch.tensor(1.0), torch.randn(SIZE, ACTION), torch.tensor(0.0))
+    learner.update_critic(batch, torch.tensor(1.0), torch.randn(SIZE, ACTION), adam_rates(0.0, 1))
     rows = torch.cat([batch.obs["critic"], batch.action], -1)
     reference(rows, True)
     ours, theirs = learner.critic.backbone.input_norm, reference.backbone.input_norm

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from flashsac.config import AgentConfig
 from flashsac.core.exploration import RepeatedNoise
+from flashsac.core.optimizer import adam_rates
 from flashsac.core.replay import Replay
 from flashsac.core.reward_scale import NoRewardScale, RewardScale
 from flashsac.core.update import Learner, Metrics
@@ -83,12 +84,14 @@ class Agent:
         noise = torch.randn(
             2, self.config.batch_size, self.spec.action_dim, generator=self._learning_rng, device="cpu"
         ).to(self.device)
-        learning_rate = torch.tensor(self.learning_rate(), device=self.device)
+        learning_rate, delay = self.learning_rate(), self.config.actor_delay
         scale = self.reward_scale.scale().to(self.device)
         metrics: Metrics = {}
-        if self.updates % self.config.actor_delay == 0:
-            metrics |= self._update_actor(batch, noise[0], learning_rate)
-        metrics |= self._update_critic(batch, scale, noise[1], learning_rate)
+        if self.updates % delay == 0:
+            rates = adam_rates(learning_rate, self.updates // delay + 1, self.device)
+            metrics |= self._update_actor(batch, noise[0], rates)
+        rates = adam_rates(learning_rate, self.updates + 1, self.device)
+        metrics |= self._update_critic(batch, scale, noise[1], rates)
         self.updates += 1
         return metrics
 

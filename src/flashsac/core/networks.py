@@ -18,6 +18,21 @@ def _unit_rows(weight: Tensor) -> Tensor:
     return weight / (weight.square().sum(-1, keepdim=True) + 1e-8).sqrt()
 
 
+class _Product(torch.autograd.Function):
+    """x weight^T for every member. Ours, because autograd's own gradient of the weight comes out transposed in memory, which
+    makes every kernel of the optimizer slow."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return torch.bmm(x, weight.mT)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        return torch.bmm(grad, weight), torch.bmm(grad.mT, x)
+
+
 class Linear(nn.Module):
     """Bias-free product with rows of unit norm; a head adds a free bias. Only the product itself runs in low precision."""
 
@@ -33,7 +48,7 @@ class Linear(nn.Module):
         self.dtype = dtype
 
     def forward(self, x: Tensor) -> Tensor:
-        y = torch.bmm(x.to(self.dtype), self.weight.to(self.dtype).mT).to(x.dtype)
+        y = _Product.apply(x.to(self.dtype), self.weight.to(self.dtype)).to(x.dtype)
         return y if self.bias is None else y + self.bias
 
     def projected(self) -> dict[nn.Parameter, Tensor]:

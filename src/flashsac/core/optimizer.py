@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
+BETAS = (0.9, 0.999)
+EPS = 1e-8
+
+
+def adam_rates(learning_rate: float, count: int, device: torch.device | str = "cpu") -> Tensor:
+    """Adam's two numbers for its `count`-th step: step size, and the factor that corrects the root of the second moment.
+
+    Computed here, once and in double precision, because in the compiled update they would be powers taken anew for every
+    few elements; a tensor, so that a schedule recompiles nothing.
+    """
+    step_size = learning_rate / (1 - BETAS[0] ** count)
+    return torch.tensor((step_size, 1 / math.sqrt(1 - BETAS[1] ** count)), device=device)
+
 
 class Adam:
-    """Adam (0.9, 0.999) without weight decay; the learning rate is an argument, a tensor, so that a schedule recompiles nothing."""
-
-    betas = (0.9, 0.999)
-    eps = 1e-8
+    """Adam without weight decay. It keeps no count: the caller knows how often it has stepped."""
 
     def __init__(self, parameters: list[torch.nn.Parameter]):
         self.parameters = parameters
-        device = parameters[0].device
         self.first = [torch.zeros_like(p, requires_grad=False) for p in parameters]
         self.second = [torch.zeros_like(p, requires_grad=False) for p in parameters]
-        self.count = torch.zeros((), device=device)
 
     @torch.no_grad()
-    def step(self, gradients: tuple[Tensor, ...], learning_rate: Tensor) -> None:
-        beta1, beta2 = self.betas
-        self.count.add_(1)
-        step_size = learning_rate / (1 - beta1**self.count)
-        root_correction = (1 - beta2**self.count).sqrt()
+    def step(self, gradients: tuple[Tensor, ...], rates: Tensor) -> None:
+        """`rates` comes from `adam_rates`."""
+        step_size, root_factor = rates[0], rates[1]
         for p, g, m, v in zip(self.parameters, gradients, self.first, self.second, strict=True):
-            m.lerp_(g, 1 - beta1)
-            v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-            p.sub_(step_size * m / (v.sqrt() / root_correction + self.eps))
+            m.lerp_(g, 1 - BETAS[0])
+            v.mul_(BETAS[1]).addcmul_(g, g, value=1 - BETAS[1])
+            p.sub_(step_size * m / (v.sqrt() * root_factor + EPS))
 
     def state_dict(self) -> dict:
-        return {"first": list(self.first), "second": list(self.second), "count": self.count}
+        return {"first": list(self.first), "second": list(self.second)}
 
     def load_state_dict(self, state: dict) -> None:
         for ours, theirs in zip((*self.first, *self.second), (*state["first"], *state["second"]), strict=True):
             ours.copy_(theirs)
-        self.count.copy_(state["count"])

@@ -62,7 +62,7 @@ class Learner:
         self.critic_optimizer = Adam(self.critic_parameters)
         self.temperature_optimizer = Adam([self.log_temperature])
 
-    def update_actor(self, batch: Batch, noise: Tensor, learning_rate: Tensor) -> Metrics:
+    def update_actor(self, batch: Batch, noise: Tensor, rates: Tensor) -> Metrics:
         """Steps 1 and 2: policy, then temperature."""
         mean, log_std = self.paired(self.actor, batch.obs["actor"], batch.next_obs["actor"], "current")
         action, log_prob = losses.squash(mean, log_std, noise)
@@ -70,11 +70,11 @@ class Learner:
         q = self.value.mean(self.critic(torch.cat([batch.obs[self.critic_group], action], -1), False))
         temperature = self.log_temperature.detach().exp()
         loss = losses.actor_loss(log_prob, q, temperature)
-        self.actor_optimizer.step(torch.autograd.grad(loss, self.actor_parameters), learning_rate)
+        self.actor_optimizer.step(torch.autograd.grad(loss, self.actor_parameters), rates)
         self.project(self.actor)
 
         temperature_loss = losses.temperature_loss(self.log_temperature, log_prob, self.entropy_target)
-        self.temperature_optimizer.step(torch.autograd.grad(temperature_loss, [self.log_temperature]), learning_rate)
+        self.temperature_optimizer.step(torch.autograd.grad(temperature_loss, [self.log_temperature]), rates)
         return {
             "actor_loss": loss.detach(),
             "entropy": -log_prob.detach().mean(),
@@ -82,7 +82,7 @@ class Learner:
             "action_std": log_std.detach().exp().mean(),
         }
 
-    def update_critic(self, batch: Batch, reward_scale: Tensor, noise: Tensor, learning_rate: Tensor) -> Metrics:
+    def update_critic(self, batch: Batch, reward_scale: Tensor, noise: Tensor, rates: Tensor) -> Metrics:
         """Steps 3 and 4: critics, then their slow target."""
         reward = batch.reward / reward_scale
         with torch.no_grad():
@@ -94,7 +94,7 @@ class Learner:
             entropy_cost = self.log_temperature.exp() * next_log_prob
         out = self.paired(self.critic, current, following, "current")
         loss = self.value.loss(out, target_out, reward, batch.discount, entropy_cost)
-        self.critic_optimizer.step(torch.autograd.grad(loss, self.critic_parameters), learning_rate)
+        self.critic_optimizer.step(torch.autograd.grad(loss, self.critic_parameters), rates)
         self.project(self.critic)
         with torch.no_grad():
             for online, slow in zip(self.critic_parameters, self.target.parameters(), strict=True):
