@@ -193,7 +193,11 @@ def test_compiled_update_equals_the_eager_one(make_spec):
     eager = make_learner(make_spec)
     compiled = copy.deepcopy(eager)
     generator = torch.Generator().manual_seed(1)
-    batch, noise, rates = random_batch(generator), torch.randn(2, SIZE, ACTION, generator=generator), adam_rates(3e-4, 1)
+    batch, noise, rates = (
+        random_batch(generator),
+        torch.randn(2, SIZE, ACTION, generator=generator),
+        adam_rates(3e-4, 1),
+    )
     eager.update_actor(batch, noise[0], rates)
     expected = eager.update_critic(batch, torch.tensor(2.0), noise[1], rates)
     compile_update(compiled.update_actor)(batch, noise[0], rates)
