@@ -17,6 +17,8 @@ TINY: dict[str, Any] = dict(
     preset="laptop",
     steps=600,
     video=False,
+    compile="off",
+    precision="fp32",
     log_every=50,
     agent=dict(
         batch_size=16,
@@ -24,8 +26,6 @@ TINY: dict[str, Any] = dict(
         critic_width=8,
         actor_width=8,
         updates_per_transition=0.25,
-        compile=False,
-        precision="fp32",
     ),
     env=dict(num_envs=2),
     eval=dict(every=200, episodes=2),

@@ -17,8 +17,8 @@ LAYERS = [
     ["policy", "run"],
     ["evaluate", "logging", "video"],
     ["trainer"],
-    ["experiments"],
     ["api"],
+    ["experiments"],
     ["cli"],
     ["__main__"],
 ]

@@ -17,7 +17,7 @@ from tests.helpers import TINY, checkpoint_steps, cli, tiny_run
 
 QUICK = (
     "--preset laptop --steps 400 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 --agent.actor-width 8 "
-    "--agent.no-compile --env.num-envs 2 --eval.episodes 2 --no-video"
+    "--compile off --env.num-envs 2 --eval.episodes 2 --no-video"
 ).split()
 
 
@@ -57,7 +57,7 @@ def test_train_eval_play_report_list(tmp_path):
     task, config = read_config(run)
     assert task == "gym:Pendulum-v1"
     assert config.agent.batch_size == 16
-    assert config.agent.precision in ("fp32", "bf16")
+    assert config.precision in ("fp32", "bf16")
 
     assert "gym:Pendulum-v1: return" in cli("eval", str(run), "--episodes", "2").stdout
     report = cli("report", str(run), "--out", str(tmp_path / "curves")).stdout
@@ -207,8 +207,7 @@ def test_no_gpu():
 
 def test_without_a_compiler_it_says_so_and_runs(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
-    agent = TINY["agent"] | {"compile": True}
-    flashsac.train(toy_envs.make_point, run_dir=str(tmp_path / "run"), **TINY | {"agent": agent})
+    flashsac.train(toy_envs.make_point, run_dir=str(tmp_path / "run"), **TINY | {"compile": "on"})
     assert "no C++ compiler" in capfd.readouterr().out
 
 

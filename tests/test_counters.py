@@ -11,13 +11,20 @@ from flashsac.types import Step
 def test_budget_counts_transitions_not_steps():
     for num_envs in (1, 3, 64, 1024):
         budget = UpdateBudget(2 / 1024)
-        total = sum(budget.due(num_envs) for _ in range(1024 * 12 // num_envs))
+        total = 0
+        for _ in range(1024 * 12 // num_envs):
+            budget.earn(num_envs)
+            total += budget.spend()
         assert total == 24, num_envs
 
 
 def test_budget_of_one_update_per_transition_is_exact():
     budget = UpdateBudget(0.1)
-    assert [budget.due(1) for _ in range(20)].count(1) == 2
+    spent = []
+    for _ in range(20):
+        budget.earn(1)
+        spent.append(budget.spend())
+    assert spent.count(1) == 2
 
 
 def test_episode_returns_and_lengths():

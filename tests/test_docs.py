@@ -11,9 +11,14 @@ import pytest
 from tests.helpers import ROOT, cli
 
 SHORT = (
-    "--steps 600 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 --agent.actor-width 8 --agent.no-compile "
+    "--steps 600 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 --agent.actor-width 8 --compile off "
     "--env.num-envs 2 --eval.episodes 2 --no-video"
 ).split()
+EXTRA = {
+    "train": SHORT,
+    "play": ["--seconds", "1"],
+    "bench": "--seconds 0.1 --compile off --preset laptop --precision fp32".split(),
+}
 
 
 def blocks(language: str) -> list[str]:
@@ -30,9 +35,9 @@ def test_commands(tmp_path):
     seen = set()
     for arguments in commands():
         seen.add(arguments[0])
-        extra = SHORT if arguments[0] == "train" else ["--seconds", "1"] if arguments[0] == "play" else []
+        extra = EXTRA.get(arguments[0], [])
         cli(*arguments, *extra, cwd=tmp_path)
-    assert {"train", "resume", "eval", "play", "report", "list"} <= seen
+    assert {"train", "resume", "eval", "play", "report", "list", "bench"} <= seen
 
 
 def test_ten_lines_of_python(tmp_path, monkeypatch):
@@ -40,7 +45,7 @@ def test_ten_lines_of_python(tmp_path, monkeypatch):
     (code,) = blocks("python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     short = code.replace(
-        "steps=20_000", "steps=600, agent=dict(warmup=100, batch_size=16, compile=False), video=False, quiet=True"
+        "steps=20_000", "steps=600, compile='off', agent=dict(warmup=100, batch_size=16), video=False, quiet=True"
     )
     assert short != code
     names: dict = {}

@@ -17,7 +17,6 @@ SMALL = dict(
     actor_width=32,
     learning_rate=1e-3,
     learning_rate_end=5e-4,
-    precision="fp32",
 )
 
 
@@ -30,7 +29,9 @@ SMALL = dict(
     ],
 )
 def test_learns(tmp_path, task, threshold, seed):
-    settings = dict(preset="single", steps=8000, seed=seed, quiet=True, video=False, eval=dict(every=0), agent=SMALL)
+    settings: dict = dict(
+        preset="single", steps=8000, seed=seed, quiet=True, video=False, eval=dict(every=0), agent=SMALL
+    )
     result = flashsac.train(task, run_dir=str(tmp_path / "run"), **settings)
     assert evaluated(result.run_dir, task) > threshold
 

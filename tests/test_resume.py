@@ -76,8 +76,8 @@ def test_killed_three_times_equals_left_alone(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_save_and_say_how_to_resume(tmp_path, number):
     alone, stopped = tmp_path / "alone", tmp_path / "stopped"
-    cli(*HOPPER, "--agent.no-compile", "--run-dir", str(alone))
-    arguments = [*HOPPER, "--agent.no-compile", "--run-dir", str(stopped)]
+    cli(*HOPPER, "--compile", "off", "--run-dir", str(alone))
+    arguments = [*HOPPER, "--compile", "off", "--run-dir", str(stopped)]
     process = subprocess.Popen(command(*arguments), env=environment(), stdout=subprocess.PIPE, text=True)
     deadline = time.time() + 120
     while not checkpoint_steps(stopped) and time.time() < deadline:

@@ -51,7 +51,7 @@ def test_a_renderer_that_dies_does_not_take_the_caller_with_it(tmp_path, monkeyp
 def test_training_goes_on_without_gl(tmp_path):
     done = cli(
         *"train mujoco:HalfCheetah-v4 --preset laptop --steps 300 --agent.warmup 100 --agent.batch-size 16".split(),
-        *"--agent.no-compile --agent.critic-width 8 --agent.actor-width 8 --eval.episodes 2 --run-dir".split(),
+        *"--compile off --agent.critic-width 8 --agent.actor-width 8 --eval.episodes 2 --run-dir".split(),
         str(tmp_path / "run"),
         MUJOCO_GL="nonsense",
     )

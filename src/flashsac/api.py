@@ -55,15 +55,13 @@ def resolve(task: Any, config: TrainConfig) -> TrainConfig:
         raise FlashSACError(
             f"--device {device}: this PyTorch sees no CUDA device. Use --device cpu, or install a CUDA build of torch."
         )
-    precision = config.agent.precision
+    precision = config.precision
     if precision == "auto":
         precision = fastest_precision(torch.device(device))
     env = config.env
     if isinstance(task, str) and task in tasks():
         env = dataclasses.replace(env, engine=choose_engine(tasks()[task], env))
-    return dataclasses.replace(
-        config, device=device, env=env, agent=dataclasses.replace(config.agent, precision=precision)
-    )
+    return dataclasses.replace(config, device=device, env=env, precision=precision)
 
 
 def train(

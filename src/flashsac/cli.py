@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from flashsac.config import Precision, PresetName
 
 if TYPE_CHECKING:
     from flashsac.trainer import Result
@@ -21,6 +23,7 @@ FlashSAC: fast, stable off-policy reinforcement learning for robots.
   play RUN [--out FILE]              watch it               flashsac play runs/cheetah
   report RUN ... --out DIR           draw learning curves   flashsac report runs --out curves
   list [SUITE]                       simulators and tasks   flashsac list dmc
+  bench [--compare FILE]             speed and memory here  flashsac bench --out bench.csv
 
 TASK is suite:task, or module:function of your own that makes a Gymnasium environment.
 RUN is a run directory (or, for eval and play, a policy file). `flashsac COMMAND --help` says more.
@@ -61,10 +64,38 @@ class ReportOptions:
     """CSV of published curves to draw beside them (task, method, env_step, seeds, mean, ci_low, ci_high)."""
 
 
+@dataclasses.dataclass(frozen=True)
+class BenchOptions:
+    """Where time and memory go on this machine. Keep it quiet meanwhile; about ten minutes the first time."""
+
+    parts: tuple[Literal["update", "act", "replay", "memory", "simulator", "loop"], ...] = (
+        "update",
+        "act",
+        "replay",
+        "memory",
+        "simulator",
+        "loop",
+    )
+    """What to measure."""
+    preset: tuple[PresetName, ...] = ("laptop", "single", "parallel")
+    """Sizes of networks and batch."""
+    precision: tuple[Precision, ...] | None = None
+    """Types of the matrix products (default: those that the device does not merely emulate)."""
+    seconds: float = 10.0
+    """Time for each measurement."""
+    compile: Literal["on", "off"] = "on"
+    """Compile, as training does."""
+    out: str = "bench.csv"
+    """Where the figures go."""
+    compare: str | None = None
+    """Figures of an earlier run, to print ratios to."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     commands = {"train": _train, "resume": _resume, "eval": _eval, "play": _play, "report": _report, "list": _list}
+    commands |= {"bench": _bench}
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0
@@ -214,6 +245,26 @@ def _report(arguments: list[str]) -> int:
 
     for file in report(paths, Path(options.out), Path(options.published) if options.published else None):
         print(f"wrote {file}")
+    return 0
+
+
+def _bench(arguments: list[str]) -> int:
+    options = _options(BenchOptions, arguments, "flashsac bench", needs=arguments)
+    import torch
+
+    from flashsac.errors import FlashSACError
+    from flashsac.experiments import bench, figures
+
+    try:
+        earlier = figures.read_csv(Path(options.compare)) if options.compare else None
+    except (OSError, KeyError, ValueError) as error:
+        raise FlashSACError(f"{options.compare} holds no figures of an earlier `flashsac bench` ({error}).") from error
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    measure = bench.Bench(options.preset, options.precision, options.seconds, options.compile == "on", device)
+    rows = measure.run(options.parts)
+    print(figures.table(rows, earlier))
+    figures.write_csv(rows, Path(options.out))
+    print(f"wrote {options.out}")
     return 0
 
 

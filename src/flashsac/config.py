@@ -9,6 +9,7 @@ from flashsac.errors import FlashSACError
 
 EngineName = Literal["envpool", "gymnasium", "dm_control"]
 PresetName = Literal["parallel", "single", "vision", "laptop"]
+Precision = Literal["fp32", "bf16", "fp16"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,11 +72,6 @@ class AgentConfig:
     noise_exponent: float = 2.0
     """Repetition lengths k have probability proportional to k^-exponent."""
 
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Matrix products in bf16 or fp32; auto measures which is faster on this device. All else is fp32."""
-    compile: bool = True
-    """Compile the update. Needs a C++ compiler; without one it says so and runs uncompiled."""
-
 
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:
@@ -87,6 +83,8 @@ class EnvConfig:
     """Which implementation simulates the task; auto takes the fast one, or with one environment one that can resume exactly."""
     max_episode_steps: int | None = None
     """Cut episodes after this many steps (default: the task's own limit)."""
+    overlap: bool = True
+    """Simulate one step while learning from those before it, where the simulator has threads of its own (EnvPool)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +121,10 @@ class TrainConfig:
     """Where the run is written (default: runs/TASK/DATE-seed)."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, ..."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Type of the matrix products; auto measures which is fastest on this device. All else is fp32."""
+    compile: Literal["on", "off"] = "on"
+    """Compile acting and learning. Needs a C++ compiler; without one it says so and runs uncompiled."""
     log_every: int | None = None
     """Transitions between rows of metrics.csv (default: a two-hundredth of the run)."""
     checkpoint_every: int | None = None

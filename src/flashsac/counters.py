@@ -18,8 +18,11 @@ class UpdateBudget:
     def __init__(self, updates_per_transition: float):
         self.rate, self.owed = updates_per_transition, 0.0
 
-    def due(self, transitions: int) -> int:
+    def earn(self, transitions: int) -> None:
         self.owed += self.rate * transitions
+
+    def spend(self) -> int:
+        """The whole updates that are due now."""
         count = math.floor(self.owed + 1e-9)
         self.owed -= count
         return count

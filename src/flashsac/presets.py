@@ -15,7 +15,8 @@ PARALLEL = TrainConfig()
 SINGLE = replace(
     PARALLEL,
     steps=1_000_000,
-    agent=replace(PARALLEL.agent, batch_size=512, updates_per_transition=1.0, warmup=10_000, precision="fp32"),
+    agent=replace(PARALLEL.agent, batch_size=512, updates_per_transition=1.0, warmup=10_000),
+    precision="fp32",
     env=EnvConfig(num_envs=1),
     replay=ReplayConfig(capacity=1_000_000),
     eval=EvalConfig(episodes=50),
@@ -38,8 +39,8 @@ LAPTOP = replace(
         warmup=5_000,
         actor_width=64,
         critic_width=128,
-        precision="auto",
     ),
+    precision="auto",
     env=EnvConfig(num_envs=8),
     eval=EvalConfig(every=5_000),
 )

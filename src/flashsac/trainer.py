@@ -15,16 +15,17 @@ from torch import Tensor
 from flashsac.checkpoint import CheckpointStore
 from flashsac.config import TrainConfig
 from flashsac.core.agent import Agent
-from flashsac.core.compiler import compile_update, compiler_missing
+from flashsac.core.compiler import DTYPES, compiler_for, compiler_missing
 from flashsac.counters import Clock, EpisodeStats, UpdateBudget
 from flashsac.errors import BadSimulation, CheckpointError
 from flashsac.evaluate import Evaluator
 from flashsac.logging import MetricsLog, Progress, read_metrics
 from flashsac.policy import make_policy
 from flashsac.run import Run
+from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.registry import make_env, more_like
 from flashsac.storage import make_replay
-from flashsac.types import Obs
+from flashsac.types import Obs, Step
 
 EVAL_SEED = 1_000_003
 """Added to the run's seed, so that evaluation never repeats training episodes."""
@@ -65,8 +66,8 @@ class Trainer:
             device=device,
             say=self.progress.say,
         )
-        problem = compiler_missing(device) if agent_config.compile else None
-        compiled = agent_config.compile and problem is None
+        problem = compiler_missing(device) if config.compile == "on" else None
+        compiled = config.compile == "on" and problem is None
         learned_steps = max(0, config.steps - agent_config.warmup)
         self.agent = Agent(
             spec,
@@ -75,8 +76,10 @@ class Trainer:
             total_updates=int(learned_steps * agent_config.updates_per_transition),
             seed=config.seed,
             device=device,
-            **({"compiler": compile_update} if compiled else {}),
+            dtype=DTYPES[config.precision],
+            **({"compiler": compiler_for(device)} if compiled else {}),
         )
+        self._overlapping = self.env if config.env.overlap and isinstance(self.env, OverlappingVecEnv) else None
         self.evaluator: Evaluator | None = None
         self.budget = UpdateBudget(agent_config.updates_per_transition)
         self.episodes = EpisodeStats(spec.num_envs)
@@ -86,7 +89,7 @@ class Trainer:
         self._counted_from = (0, 0)  # (step, invalid) when this process took over
         self.metrics: dict[str, Tensor] = {}
         self.row: dict[str, float] = {}
-        self._stop: signal.Signals | None = None
+        self._stopped = False
         self._warned = False
 
         self.obs: Obs
@@ -117,18 +120,19 @@ class Trainer:
         log_every, eval_every, save_every = intervals(config)
         try:
             self.clock.start(self.step)
-            while self.step < config.steps and self._stop is None:
-                action = self.agent.act(self.obs)
-                step = self.env.step(action)
+            while self.step < config.steps and not self._stopped:
+                action = self._act()
+                step = self._simulate(action)
                 self.agent.observe(self.obs, action, step)
                 self.episodes.observe(step)
                 self.obs = step.obs
                 previous, self.step = self.step, self.step + num_envs
-                if self.agent.warm:
-                    for _ in range(self.budget.due(num_envs)):
-                        self._update()
-
                 last = self.step >= config.steps
+                if self.agent.warm:
+                    self.budget.earn(num_envs)
+                    if last or self._overlapping is None:
+                        self._learn()
+
                 evaluated = crossed(previous, self.step, eval_every) or (last and eval_every)
                 if crossed(previous, self.step, log_every) or evaluated or last:
                     rate = self.clock.lap(self.step)
@@ -139,20 +143,41 @@ class Trainer:
                 if crossed(previous, self.step, save_every) and not last:
                     self._save(fatal=False)
                 self._check_simulator()
-            if self._stop is not None:
+            if self._stopped:
                 self.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
             self._save(fatal=True)
-            return Result(self.run.path, self.step, self._stop is not None, self.row, self.best)
+            return Result(self.run.path, self.step, self._stopped, self.row, self.best)
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             self.close()
 
-    def _update(self) -> None:
-        if self._compiling:
-            self.progress.say("compiling the update (a minute or two the first time, seconds later) ...")
+    def stop(self) -> None:
+        """End after the current step, with everything saved."""
+        self._stopped = True
+
+    @property
+    def overlaps(self) -> bool:
+        """True if the simulator steps while we learn."""
+        return self._overlapping is not None
+
+    def _act(self) -> Tensor:
+        if self._compiling and self.agent.warm:
+            self.progress.say("compiling (a minute or two the first time, seconds later) ...")
             self._compiling = False
-        self.metrics |= self.agent.update()
+        return self.agent.act(self.obs)
+
+    def _simulate(self, action: Tensor) -> Step:
+        """One step of every environment; where the simulator has threads of its own, we learn meanwhile."""
+        if self._overlapping is None:
+            return self.env.step(action)
+        self._overlapping.send(action)
+        self._learn()
+        return self._overlapping.receive()
+
+    def _learn(self) -> None:
+        for _ in range(self.budget.spend()):
+            self.metrics |= self.agent.update()
 
     def _evaluate(self) -> dict[str, float]:
         if self.evaluator is None:
@@ -278,13 +303,13 @@ class Trainer:
     def _catch_signals(self) -> dict[int, Any]:
         """Ctrl-C and SIGTERM end the run after the current step, with everything saved; a second one ends it at once."""
 
-        def stop(number: int, _frame: Any) -> None:
-            if self._stop is not None:
+        def handle(_number: int, _frame: Any) -> None:
+            if self._stopped:
                 raise KeyboardInterrupt
-            self._stop = signal.Signals(number)
+            self.stop()
 
         try:
-            return {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+            return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
         except ValueError:  # not in the main thread: the caller's signals are not ours
             return {}
 

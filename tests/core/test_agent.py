@@ -10,7 +10,7 @@ from flashsac.core.agent import Agent
 from flashsac.core.replay import Replay
 from flashsac.types import Step
 
-CONFIG = AgentConfig(batch_size=8, warmup=20, actor_width=8, critic_width=8, precision="fp32")
+CONFIG = AgentConfig(batch_size=8, warmup=20, actor_width=8, critic_width=8)
 
 
 def make_agent(make_spec, seed=0, total_updates=100, config=CONFIG):

@@ -24,6 +24,27 @@ def test_linear_is_orthogonal_with_unit_rows_after_projection():
     assert torch.allclose(square.weight[0] @ square.weight[0].T, torch.eye(6), atol=1e-5)
 
 
+def test_linear_gradients_by_hand_and_contiguous():
+    layer = Linear(2, 3, 4)
+    x = torch.randn(2, 5, 3, requires_grad=True)
+    weight = layer.weight.detach().clone().requires_grad_()
+    factor = torch.randn(2, 5, 4)
+    ours = torch.autograd.grad((layer(x, True) * factor).sum(), (x, layer.weight))
+    theirs = torch.autograd.grad((torch.einsum("mbi,moi->mbo", x, weight) * factor).sum(), (x, weight))
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+    assert ours[1].is_contiguous(), "a transposed gradient makes the optimizer slow"
+
+
+def test_float16_keeps_gradients_that_it_cannot_hold():
+    full, half = Linear(1, 8, 8), Linear(1, 8, 8, dtype=torch.float16)
+    half.load_state_dict(full.state_dict())
+    x, tiny = torch.randn(1, 16, 8), 1e-9 * torch.randn(1, 16, 8)  # float16 rounds these to zero
+    expected, got = (torch.autograd.grad((layer(x, True) * tiny).sum(), layer.weight)[0] for layer in (full, half))
+    assert torch.allclose(got, expected, rtol=0.02, atol=0.01 * expected.abs().max().item())
+    assert half(x, False).dtype == torch.float32
+
+
 def test_batch_norm_by_hand():
     norm = BatchNorm(1, 1)
     x = torch.tensor([[[1.0], [3.0], [5.0]]])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from flashsac.config import AgentConfig
+from flashsac.core.compiler import Compiler
 from flashsac.core.exploration import RepeatedNoise
 from flashsac.core.optimizer import adam_rates
 from flashsac.core.replay import Replay
@@ -29,7 +29,8 @@ class Agent:
         total_updates: int,
         seed: int = 0,
         device: torch.device | str = "cpu",
-        compiler: Callable[[Callable], Callable] = lambda function: function,
+        dtype: torch.dtype = torch.float32,
+        compiler: Compiler = lambda function: function,
     ):
         self.spec, self.config, self.replay = spec, config, replay
         self.device = torch.device(device)
@@ -41,7 +42,8 @@ class Agent:
         self._learning_rng = torch.Generator().manual_seed(seed + 1)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.learner = Learner(spec, config, self.device)
+            self.learner = Learner(spec, config, self.device, dtype)
+        self._explore = compiler(self.learner.explore)
         self._update_actor = compiler(self.learner.update_actor)
         self._update_critic = compiler(self.learner.update_critic)
         self.noise = RepeatedNoise(
@@ -68,10 +70,9 @@ class Agent:
         if explore and not self.warm:
             shape = (self.spec.num_envs, self.spec.action_dim)
             return (2 * torch.rand(shape, generator=self._acting_rng) - 1).to(self.spec.device)
-        mean, log_std = self.learner.actor(obs["actor"].to(self.device), False)
-        if explore:
-            mean = mean + log_std.exp() * self.noise.next()
-        return torch.tanh(mean).to(self.spec.device)
+        rows = obs["actor"].to(self.device)
+        action = self._explore(rows, self.noise.next()) if explore else self.learner.actor(rows, False)[0].tanh()
+        return action.to(self.spec.device)
 
     def observe(self, obs: Obs, action: Tensor, step: Step) -> None:
         """Remember one step of every environment."""

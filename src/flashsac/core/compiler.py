@@ -1,27 +1,50 @@
-"""Compiling the update, and choosing its precision by measurement."""
+"""Compiling what runs in the loop, and choosing its precision by measurement."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import torch
 
+from flashsac.config import Precision
 
-def compile_update(function: Callable) -> Callable:
-    """One graph for the whole function, gradients and optimizer included."""
+Compiler = Callable[[Callable], Callable]
+
+DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def compiler_for(device: torch.device) -> Compiler:
+    """Makes one graph of a whole function, gradients and optimizer included; on CUDA it is replayed as a CUDA graph."""
     import torch._dynamo
 
     torch._dynamo.config.trace_autograd_ops = True
-    return torch.compile(function, fullgraph=True, dynamic=False)
+    # Kept where reboots do not reach: compiling takes a minute, loading what was compiled before takes seconds.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashsac", "compiled")
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    if device.type != "cuda":
+        return lambda function: torch.compile(function, fullgraph=True, dynamic=False)
+    return _cuda_graph
+
+
+def _cuda_graph(function: Callable) -> Callable:
+    """Not run on a GPU yet."""
+    graphed = torch.compile(function, fullgraph=True, dynamic=False, mode="reduce-overhead")
+
+    def call(*args):
+        torch.compiler.cudagraph_mark_step_begin()
+        # The next replay overwrites what this one returns, and metrics are read much later.
+        return torch.utils._pytree.tree_map(torch.clone, graphed(*args))
+
+    return call
 
 
 def compiler_missing(device: torch.device) -> str | None:
-    """Why the update cannot be compiled here, or None."""
+    """Why nothing can be compiled here, or None."""
     if device.type == "cpu" and not any(shutil.which(name) for name in ("g++", "clang++", "c++")):
         return "no C++ compiler was found, so updates run uncompiled, two to three times slower (apt-get install g++)"
     if device.type == "cpu" and not Path(sysconfig.get_paths()["include"], "Python.h").exists():
@@ -29,18 +52,21 @@ def compiler_missing(device: torch.device) -> str | None:
     return None
 
 
-def fastest_precision(device: torch.device) -> Literal["fp32", "bf16"]:
-    """fp32 or bf16, whichever multiplies matrices faster here; some CPUs only emulate bf16."""
+def fastest_precision(device: torch.device) -> Precision:
+    """bf16, or where that is missing fp16, if it multiplies matrices clearly faster than fp32; some CPUs only emulate them."""
+    limit = 0.8 * product_seconds(device, torch.float32)
+    if product_seconds(device, torch.bfloat16) < limit:
+        return "bf16"
+    return "fp16" if product_seconds(device, torch.float16) < limit else "fp32"
 
-    def seconds(dtype: torch.dtype) -> float:
-        size = 512 if device.type == "cpu" else 4096  # large enough that launching is not what is measured
-        x, y = torch.ones(size, size, device=device, dtype=dtype), torch.ones(size, size, device=device, dtype=dtype)
-        best = float("inf")
-        for _ in range(8):
-            start = time.perf_counter()
-            result = (x @ y).sum().item()  # .item() waits for the device
-            best = min(best, time.perf_counter() - start)
-            assert result > 0
-        return best
 
-    return "bf16" if seconds(torch.bfloat16) < 0.8 * seconds(torch.float32) else "fp32"
+def product_seconds(device: torch.device, dtype: torch.dtype) -> float:
+    """The best of a few timings of one matrix product."""
+    size = 512 if device.type == "cpu" else 4096  # large enough that launching is not what is measured
+    x, y = torch.ones(size, size, device=device, dtype=dtype), torch.ones(size, size, device=device, dtype=dtype)
+    best = float("inf")
+    for _ in range(8):
+        start = time.perf_counter()
+        (x @ y)[0, 0].item()  # .item() waits for the device
+        best = min(best, time.perf_counter() - start)
+    return best

@@ -19,18 +19,27 @@ def _unit_rows(weight: Tensor) -> Tensor:
 
 
 class _Product(torch.autograd.Function):
-    """x weight^T for every member. Ours, because autograd's own gradient of the weight comes out transposed in memory, which
-    makes every kernel of the optimizer slow."""
+    """x weight^T for every member, in `dtype`; what goes in and comes out keeps its own type.
+
+    Ours, because autograd's own gradient of the weight comes out transposed in memory, which slows every kernel of the
+    optimizer, and because float16 needs its gradients scaled.
+    """
 
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return torch.bmm(x, weight.mT)
+    def forward(ctx, x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+        low, low_weight = x.to(dtype), weight.to(dtype)
+        ctx.save_for_backward(low, low_weight)
+        return torch.bmm(low, low_weight.mT).to(x.dtype)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
-        x, weight = ctx.saved_tensors
-        return torch.bmm(grad, weight), torch.bmm(grad.mT, x)
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        low, low_weight = ctx.saved_tensors
+        # A gradient of a mean over thousands of rows lies below float16's smallest numbers: give it a largest entry of 1.
+        scale = grad.abs().amax().clamp_min(1e-30) if low.dtype == torch.float16 else 1.0
+        low_grad = (grad / scale).to(low.dtype)
+        grad_x = torch.bmm(low_grad, low_weight).to(grad.dtype) * scale
+        grad_weight = torch.bmm(low_grad.mT, low).to(grad.dtype) * scale if ctx.needs_input_grad[1] else None
+        return grad_x, grad_weight, None
 
 
 class Linear(nn.Module):
@@ -47,8 +56,9 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(members, 1, outputs)) if bias else None
         self.dtype = dtype
 
-    def forward(self, x: Tensor) -> Tensor:
-        y = _Product.apply(x.to(self.dtype), self.weight.to(self.dtype)).to(x.dtype)
+    def forward(self, x: Tensor, train: bool) -> Tensor:
+        # Only training passes may change weights: a gradient for the others would be computed for nobody.
+        y = _Product.apply(x, self.weight if train else self.weight.detach(), self.dtype)
         return y if self.bias is None else y + self.bias
 
     def projected(self) -> dict[nn.Parameter, Tensor]:
@@ -120,8 +130,8 @@ class Block(nn.Module):
         self.skip = 1.0 if residual else 0.0
 
     def forward(self, x: Tensor, train: bool) -> Tensor:
-        h = torch.relu(self.expand_norm(self.expand(x), train))
-        h = torch.relu(self.contract_norm(self.contract(h), train))
+        h = torch.relu(self.expand_norm(self.expand(x, train), train))
+        h = torch.relu(self.contract_norm(self.contract(h, train), train))
         return h + self.skip * x
 
 
@@ -151,7 +161,7 @@ class Backbone(nn.Module):
 
     def forward(self, x: Tensor, train: bool, rows: slice = ALL_ROWS) -> Tensor:
         """x: (batch, inputs), shared by all members. `rows` are the ones that anybody will look at."""
-        h = self.embed(self.input_norm(x.expand(self.members, *x.shape), train))
+        h = self.embed(self.input_norm(x.expand(self.members, *x.shape), train), train)
         for block in self.blocks:
             h = block(h, train)
         return self.output_norm(h[:, rows])
@@ -168,8 +178,8 @@ class Policy(nn.Module):
 
     def forward(self, obs: Tensor, train: bool, rows: slice = ALL_ROWS) -> tuple[Tensor, Tensor]:
         h = self.backbone(obs, train, rows)
-        log_std = -10.0 + 6.0 * (1.0 + torch.tanh(self.log_std(h)[0]))
-        return self.mean(h)[0], log_std
+        log_std = -10.0 + 6.0 * (1.0 + torch.tanh(self.log_std(h, train)[0]))
+        return self.mean(h, train)[0], log_std
 
 
 class Critic(nn.Module):
@@ -183,7 +193,7 @@ class Critic(nn.Module):
         self.head = Linear(members, width, outputs, bias=True, dtype=dtype)
 
     def forward(self, x: Tensor, train: bool, rows: slice = ALL_ROWS) -> Tensor:
-        return self.head(self.backbone(x, train, rows))
+        return self.head(self.backbone(x, train, rows), train)
 
 
 class Network(Protocol):

@@ -37,6 +37,7 @@ def layout(
     shapes["reward"] = ((slots, envs), torch.float32)
     shapes["flags"] = ((slots, envs), torch.uint8)
     shapes["final_index"] = ((slots, envs), torch.int32)
+    shapes["finals_before"] = ((slots,), torch.int32)
     return shapes
 
 
@@ -60,6 +61,9 @@ class Replay:
     ):
         allocate = allocate or (lambda _name, shape, dtype: torch.zeros(shape, dtype=dtype, device=spec.device))
         shapes = layout(spec, capacity, n_step, obs_dtype)
+        shape, dtype = shapes.pop("finals_before")
+        self._finals_before = torch.zeros(shape, dtype=dtype)
+        """`finals` when a slot was filled: tells which slots lost theirs. Read one by one, hence never on the accelerator."""
         stored = {name: allocate(name, shape, dtype) for name, (shape, dtype) in shapes.items()}
         self.obs = {group: stored[f"obs.{group}"] for group in spec.obs}
         self.final_obs = {group: stored[f"final.{group}"] for group in spec.obs}
@@ -76,8 +80,6 @@ class Replay:
         """Final observations stored so far."""
         self.invalid = 0
         """Transitions dropped so far because the simulator returned NaN or Inf."""
-        self._finals_before = torch.zeros(self.slots, dtype=torch.int64)
-        """`finals` when a slot was filled: tells which slots lost theirs."""
 
     def __len__(self) -> int:
         return (self.head - self.tail) * self.num_envs

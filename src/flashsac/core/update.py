@@ -28,8 +28,7 @@ Metrics = dict[str, Tensor]
 class Learner:
     """Networks, optimizers, and the update. Everything that is optional is decided here, once."""
 
-    def __init__(self, spec: EnvSpec, config: AgentConfig, device: torch.device):
-        dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+    def __init__(self, spec: EnvSpec, config: AgentConfig, device: torch.device, dtype: torch.dtype = torch.float32):
         shape: dict[str, Any] = dict(
             blocks=config.blocks,
             residual=config.residual,
@@ -61,6 +60,11 @@ class Learner:
         self.actor_optimizer = Adam(self.actor_parameters)
         self.critic_optimizer = Adam(self.critic_parameters)
         self.temperature_optimizer = Adam([self.log_temperature])
+
+    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """Actions for collecting data."""
+        mean, log_std = self.actor(obs, False)
+        return torch.tanh(mean + log_std.exp() * noise)
 
     def update_actor(self, batch: Batch, noise: Tensor, rates: Tensor) -> Metrics:
         """Steps 1 and 2: policy, then temperature."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -39,6 +39,19 @@ class VecEnv(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class OverlappingVecEnv(VecEnv, Protocol):
+    """One that simulates in threads of its own: `step` in two halves, with room for other work between them."""
+
+    def send(self, action: Tensor) -> None:
+        """Begin a step; `action` is not looked at after this returns."""
+        ...
+
+    def receive(self) -> Step:
+        """Wait for the step that was begun."""
+        ...
 
 
 def action_bounds(low: np.ndarray, high: np.ndarray, task: str) -> tuple[tuple[float, ...], tuple[float, ...]]:

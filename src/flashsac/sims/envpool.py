@@ -82,7 +82,14 @@ class EnvPoolVecEnv:
         return first_obs(self._split(obs))
 
     def step(self, action: Tensor) -> Step:
-        obs, reward, terminated, truncated, info = self._pool.step(self._scale(action))
+        self.send(action)
+        return self.receive()
+
+    def send(self, action: Tensor) -> None:
+        self._pool.send(self._scale(action))
+
+    def receive(self) -> Step:
+        obs, reward, terminated, truncated, info = self._pool.recv()
         # EnvPool would reset on the *next* step and swallow its action. Resetting the finished ones now keeps every step a transition.
         return autoreset(self._split(obs), reward, terminated, truncated, info, self._reset_envs)
 

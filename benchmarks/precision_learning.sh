@@ -1,0 +1,26 @@
+#!/bin/sh
+# Learning must not change with precision or with speed: fp32, bf16, and an earlier commit, on two tasks with three seeds each.
+#   sh benchmarks/precision_learning.sh COMMIT [OUT]
+# One thread each, two runs at a time. On a CPU without bf16 instructions bf16 is emulated by rounding (rounded_products.py).
+set -eu
+cd "$(dirname "$0")/.."
+earlier=$1
+out=$(realpath -m "${2:-runs/precision}")
+export OMP_NUM_THREADS=1
+settings="--preset laptop --steps 40000 --agent.critic-width 64 --agent.actor-width 32 --eval.every 4000 --no-video"
+before=$(mktemp -d)
+git worktree add --quiet --detach "$before" "$earlier"
+trap 'git worktree remove --force "$before"' EXIT
+for task in mujoco:HalfCheetah-v4 mujoco:Hopper-v4; do
+    for seed in 0 1000 2000; do
+        for variant in fp32 bf16 before; do
+            case $variant in
+                fp32) run="env .venv/bin/flashsac" extra="--precision fp32" ;;
+                bf16) run="env .venv/bin/python benchmarks/rounded_products.py" extra="--precision fp32" ;;
+                before) run="env PYTHONPATH=$before/src .venv/bin/flashsac" extra="" ;;
+            esac
+            [ -f "$out/$variant/$task-$seed/checkpoints/best.safetensors" ] ||
+                echo "$run train $task $settings $extra --seed $seed --run-dir $out/$variant/$task-$seed"
+        done
+    done
+done | xargs -P 2 -L 1 env

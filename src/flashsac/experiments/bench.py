@@ -1,0 +1,309 @@
+"""`flashsac bench`: where the time and the memory go on this machine. Everything is measured in one run, interleaved, as medians."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from flashsac import api
+from flashsac.config import PresetName
+from flashsac.core.agent import Agent
+from flashsac.core.compiler import DTYPES, compiler_for, product_seconds
+from flashsac.core.replay import Replay, layout, layout_bytes
+from flashsac.experiments.figures import Row
+from flashsac.presets import PRESETS
+from flashsac.run import Run
+from flashsac.sims.registry import make_env
+from flashsac.trainer import Trainer
+from flashsac.types import CPU, EnvSpec, Step
+
+PARTS = ("update", "act", "replay", "memory", "simulator", "loop")
+DIMS: dict[PresetName, tuple[int, int]] = {
+    "parallel": (123, 37)
+}  # observations and actions: a humanoid's; the others get HalfCheetah's
+CHEETAH = (17, 6)
+SIMULATED = {
+    "gym:Pendulum-v1": 8,
+    "mujoco:HalfCheetah-v4": 8,
+    "dmc:humanoid-walk": 8,
+    "playground:G1JoystickFlatTerrain": 8,
+}
+LOOPED = ("mujoco:HalfCheetah-v4", "playground:G1JoystickFlatTerrain")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """What to measure, how long, and whom to tell."""
+
+    presets: tuple[PresetName, ...] = ("laptop", "single", "parallel")
+    precisions: tuple[str, ...] | None = None
+    seconds: float = 10.0
+    compile: bool = True
+    device: torch.device = CPU
+    say: Callable[[str], None] = print
+
+    def run(self, parts: tuple[str, ...] = PARTS) -> list[Row]:
+        rows: list[Row] = []
+        for part in parts:
+            rows += getattr(self, part)()
+        return rows
+
+    def update(self) -> list[Row]:
+        """The whole update against its own matrix products and against itself uncompiled in fp32."""
+        rows = []
+        for preset in self.presets:
+            reference = self._learning(preset, torch.float32, compiled=False)
+            for precision in self.precisions or self._native_precisions():
+                self.say(f"update, {preset}, {precision} ...")
+                learn = self._learning(preset, DTYPES[precision], compiled=self.compile)
+                products = Products(self._learning(preset, DTYPES[precision], compiled=False))
+                cycle = PRESETS[preset].agent.actor_delay  # the actor is due once in so many updates
+                times = self._interleaved({"eager": reference, "update": learn, "floor": products.run})
+                case = f"{preset} {precision}"
+                for name, what in (
+                    ("floor", "matrix products alone"),
+                    ("update", "update"),
+                    ("eager", "update, uncompiled fp32"),
+                ):
+                    rows.append(Row("update", case, what, 1e3 * times[name] / cycle, "ms"))
+                rows += [
+                    Row("update", case, "update / products", times["update"] / times["floor"], "x"),
+                    Row("update", case, "uncompiled / update", times["eager"] / times["update"], "x"),
+                    Row("update", case, "operations", products.operations / cycle / 1e9, "GFLOP"),
+                ]
+        return rows
+
+    def act(self) -> list[Row]:
+        """From observations to actions, exploration included."""
+        rows = []
+        for num_envs in (1, 1024):
+            self.say(f"acting, {num_envs} environments ...")
+            agent = self._agent("single", torch.float32, compiled=self.compile, num_envs=num_envs)
+            obs = {"actor": torch.randn(num_envs, CHEETAH[0])}
+            times = self._interleaved({"act": functools.partial(agent.act, obs)}, share=0.2)
+            rows.append(Row("act", f"{num_envs} environments", "act", 1e3 * times["act"], "ms"))
+        return rows
+
+    def replay(self) -> list[Row]:
+        """Storing one step of every environment, and drawing one batch."""
+        rows = []
+        for preset in self.presets:
+            self.say(f"replay, {preset} ...")
+            agent, size = self._agent(preset, torch.float32), PRESETS[preset].agent.batch_size
+            generator = torch.Generator().manual_seed(0)
+            times = self._interleaved(
+                {
+                    "add": functools.partial(agent.observe, *random_step(agent.spec)),
+                    "sample": functools.partial(agent.replay.sample, size, generator, self.device),
+                },
+                share=0.2,
+            )
+            rows += [
+                Row("replay", preset, f"add {agent.spec.num_envs} transitions", 1e3 * times["add"], "ms"),
+                Row("replay", preset, f"sample {size}", 1e3 * times["sample"], "ms"),
+            ]
+        return rows
+
+    def memory(self) -> list[Row]:
+        """Bytes a transition takes, against one observation, one action and twelve bytes."""
+        rows = []
+        for preset in self.presets:
+            spec, config = spec_of(preset), PRESETS[preset]
+            for dtype in (torch.float32, torch.float16):
+                shapes = layout(spec, config.replay.capacity, config.agent.n_step, dtype)
+                ideal = sum(spec.obs.values()) * dtype.itemsize + 4 * spec.action_dim + 12
+                stored = layout_bytes(shapes) / config.replay.capacity
+                case = f"{preset} {str(dtype).removeprefix('torch.')}"
+                rows += [
+                    Row("memory", case, "per transition", stored, "bytes"),
+                    Row("memory", case, "stored / (observation + action + 12)", stored / ideal, "x"),
+                ]
+        return rows
+
+    def simulator(self) -> list[Row]:
+        """Steps per second of the simulators alone, random actions."""
+        rows = []
+        for task, num_envs in SIMULATED.items():
+            self.say(f"simulating {task} ...")
+            config = api.configure(task, "laptop", env={"num_envs": num_envs})
+            env = make_env(task, api.resolve(task, config).env)
+            env.reset(0)
+            action = 2 * torch.rand(num_envs, env.spec.action_dim) - 1
+            times = self._interleaved({"step": functools.partial(env.step, action)}, share=0.3)
+            env.close()
+            rows.append(Row("simulator", task, f"{num_envs} environments", num_envs / times["step"], "steps/s"))
+        return rows
+
+    def loop(self) -> list[Row]:
+        """A real run with the laptop preset: where its wall-clock time goes."""
+        rows = []
+        for task in LOOPED:
+            self.say(f"training {task} ...")
+            with tempfile.TemporaryDirectory() as folder:
+                rows += self._timed_run(task, Path(folder) / "run")
+        return rows
+
+    def _timed_run(self, task: str, path: Path) -> list[Row]:
+        config = api.configure(
+            task,
+            "laptop",
+            steps=10**6,
+            agent={"warmup": 1000},
+            replay={"capacity": 100_000},
+            eval={"every": 0},
+            run_dir=str(path),
+            video=False,
+        )
+        config = dataclasses.replace(config, checkpoint_every=0, compile="on" if self.compile else "off")
+        trainer = Trainer(Run.create(task, api.resolve(task, config)), task, resume=False, quiet=True)
+        agent, spent = trainer.agent, {"simulation": 0.0, "acting": 0.0, "replay": 0.0, "update": 0.0}
+        half_steps = ("send", "receive") if trainer.overlaps else ("step",)
+        spans: list[tuple[str, Any, tuple[str, ...]]] = [
+            ("simulation", trainer.env, half_steps),
+            ("acting", agent, ("act",)),
+            ("replay", agent, ("observe",)),
+            ("replay", agent.replay, ("sample",)),
+            ("update", agent, ("_update_actor", "_update_critic")),
+        ]
+        for name, owner, methods in spans:
+            for method in methods:
+                _count_time(owner, method, spent, name)
+        act = agent.act
+        marks: list[tuple[float, int]] = []
+        shares: dict[str, float] = {}
+
+        def act_and_look_at_the_clock(obs: Any, **options: Any):
+            """Count from the twentieth update on, when everything is compiled, until `seconds` have passed."""
+            now = (time.perf_counter(), trainer.step)
+            if not marks and agent.updates >= 20:
+                marks.append(now)
+                spent.update(dict.fromkeys(spent, 0.0))
+            elif len(marks) == 1 and now[0] - marks[0][0] > self.seconds:
+                marks.append(now)
+                shares.update(spent)
+                trainer.stop()
+            return act(obs, **options)
+
+        agent.act = act_and_look_at_the_clock  # type: ignore
+        trainer.train()
+        (began, first), (ended, last) = marks
+        total = ended - began
+        shares["everything else"] = total - sum(shares.values())
+        rows = [Row("loop", task, name, 100 * seconds / total, "%") for name, seconds in shares.items()]
+        return [*rows, Row("loop", task, "end to end", (last - first) / total, "transitions/s")]
+
+    def _native_precisions(self) -> list[str]:
+        """Those that this device does not merely emulate."""
+        seconds = {name: product_seconds(self.device, dtype) for name, dtype in DTYPES.items()}
+        native = [name for name in seconds if seconds[name] < 2 * seconds["fp32"]]
+        for name in sorted(set(seconds) - set(native)):
+            self.say(f"{name} is left out: its products take {seconds[name] / seconds['fp32']:.0f} times as long here")
+        return native
+
+    def _agent(
+        self, preset: PresetName, dtype: torch.dtype, *, compiled: bool = False, num_envs: int | None = None
+    ) -> Agent:
+        config, spec = PRESETS[preset], spec_of(preset, num_envs)
+        replay = Replay(spec, max(20 * spec.num_envs, 5000), discount=0.99, n_step=config.agent.n_step)
+        settings = dataclasses.replace(config.agent, warmup=0)
+        compiler = compiler_for(self.device) if compiled else lambda function: function
+        agent = Agent(spec, settings, replay, total_updates=10**6, device=self.device, dtype=dtype, compiler=compiler)
+        for _ in range(10):
+            agent.observe(*random_step(spec))
+        return agent
+
+    def _learning(self, preset: PresetName, dtype: torch.dtype, *, compiled: bool) -> Callable[[], None]:
+        """One cycle of updates on a batch that is there already, the actor's included."""
+        agent = self._agent(preset, dtype, compiled=compiled)
+        batch = agent.replay.sample(agent.config.batch_size, torch.Generator().manual_seed(0), self.device)
+        agent.replay.sample = lambda *_: batch  # type: ignore[method-assign]
+
+        def cycle() -> None:
+            for _ in range(agent.config.actor_delay):
+                agent.update()
+
+        return cycle
+
+    def _interleaved(self, functions: dict[str, Callable[[], Any]], share: float = 1.0) -> dict[str, float]:
+        """Median seconds of each. They take turns, because a shared machine is now fast and now slow."""
+        times: dict[str, list[float]] = {name: [] for name in functions}
+        for function in functions.values():
+            function()
+        stop = time.perf_counter() + share * self.seconds
+        while time.perf_counter() < stop or len(min(times.values(), key=len)) < 5:
+            for name, function in functions.items():
+                function()  # brings its own data back into the caches
+                self._wait()
+                start = time.perf_counter()
+                function()
+                self._wait()
+                times[name].append(time.perf_counter() - start)
+        return {name: statistics.median(values) for name, values in times.items()}
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+class Products(TorchDispatchMode):
+    """The matrix products of `function`, to be run alone, back to back, into memory that is there already."""
+
+    def __init__(self, function: Callable[[], None]):
+        super().__init__()
+        self.products: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        with self:
+            function()
+        self.operations = sum(2 * a.numel() * b.shape[-1] for a, b, _ in self.products)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if function is torch.ops.aten.bmm.default:
+            # Copies that keep the strides: whether an operand is transposed matters.
+            operands = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x) for x in args]
+            self.products.append((operands[0], operands[1], torch.empty_like(result)))
+        return result
+
+    def run(self) -> None:
+        for a, b, out in self.products:
+            torch.bmm(a, b, out=out)
+
+
+def spec_of(preset: PresetName, num_envs: int | None = None) -> EnvSpec:
+    obs, action = DIMS.get(preset, CHEETAH)
+    return EnvSpec(
+        num_envs=num_envs or PRESETS[preset].env.num_envs,
+        obs={"actor": obs},
+        action_dim=action,
+        action_low=(-1.0,) * action,
+        action_high=(1.0,) * action,
+        max_episode_steps=1000,
+    )
+
+
+def random_step(spec: EnvSpec) -> tuple[dict[str, torch.Tensor], torch.Tensor, Step]:
+    obs = {group: torch.randn(spec.num_envs, width) for group, width in spec.obs.items()}
+    following = {group: torch.randn(spec.num_envs, width) for group, width in spec.obs.items()}
+    no = torch.zeros(spec.num_envs, dtype=torch.bool)
+    action = 2 * torch.rand(spec.num_envs, spec.action_dim) - 1
+    return obs, action, Step(following, torch.randn(spec.num_envs), no, no, following, ~no, {})
+
+
+def _count_time(owner: Any, method: str, spent: dict[str, float], name: str) -> None:
+    real = getattr(owner, method)
+
+    def timed(*args: Any, **options: Any) -> Any:
+        start = time.perf_counter()
+        result = real(*args, **options)
+        spent[name] += time.perf_counter() - start
+        return result
+
+    setattr(owner, method, timed)

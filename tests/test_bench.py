@@ -1,0 +1,65 @@
+"""`flashsac bench`, short: its counts by hand, its table, its comparison."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from flashsac.experiments.bench import Bench, Products
+from flashsac.experiments.figures import Row, read_csv, table, write_csv
+from flashsac.presets import PRESETS
+from tests.helpers import cli
+
+
+def test_operations_of_an_update_by_hand():
+    """Two updates, one of them with the actor: no product for rows or weights that nobody uses."""
+    agent = PRESETS["laptop"].agent
+    batch, wide, narrow, obs, action = agent.batch_size, agent.critic_width, agent.actor_width, 17, 6
+    blocks = lambda width: 2 * (width * 4 * width + 4 * width * width)
+    actor_body, actor_heads = obs * narrow + blocks(narrow), 2 * narrow * action
+    critic_body, critic_head = 2 * ((obs + action) * wide + blocks(wide)), 2 * wide * 101
+    # Every weight of a training pass: forward, gradient of the input, gradient of the weight; bodies see 2B rows, heads B.
+    actor_training = 3 * (2 * batch * actor_body + batch * actor_heads)
+    critic_judging = 2 * batch * (critic_body + critic_head)  # forward, and back to the action
+    critic_training = 3 * (2 * batch * critic_body + batch * critic_head)
+    target = 2 * batch * critic_body + batch * critic_head
+    next_action = batch * (actor_body + actor_heads)
+    expected = 2 * (actor_training + critic_judging + 2 * (critic_training + target + next_action))
+    measured = Products(Bench(compile=False)._learning("laptop", torch.float32, compiled=False))
+    assert measured.operations == expected
+
+
+def test_bench_command(tmp_path):
+    out, again = tmp_path / "bench.csv", tmp_path / "again.csv"
+    quick = "--preset laptop --precision fp32 --seconds 0.2 --compile off".split()
+    parts = ["--parts", "update", "act", "replay", "memory", "simulator", "loop"]
+    printed = cli("bench", *parts, *quick, "--out", str(out)).stdout
+    rows = read_csv(out)
+    assert {row.part for row in rows} == set(parts[1:])
+    assert "matrix products alone" in printed
+    by_name = {(row.part, row.what): row.value for row in rows}
+    assert by_name["update", "update / products"] > 1
+    shares = [row.value for row in rows if row.unit == "%" and row.case == "mujoco:HalfCheetah-v4"]
+    assert sum(shares) == pytest.approx(100)
+    assert min(shares) >= 0
+    second = cli("bench", "--parts", "memory", *quick, "--out", str(again), "--compare", str(out)).stdout
+    assert "1.00 of" in second
+    broken = cli("bench", "--compare", __file__, check=False)
+    assert broken.returncode == 1
+    assert "holds no figures" in broken.stderr
+
+
+def test_memory_per_transition():
+    """At most 1.1 times one observation, one action and twelve bytes, in every preset and type."""
+    for row in Bench().memory():
+        if row.unit == "x":
+            assert row.value <= 1.1, row
+
+
+def test_table_and_file(tmp_path):
+    rows = [Row("update", "laptop fp32", "update", 15.0, "ms"), Row("act", "1 environments", "act", 0.2, "ms")]
+    write_csv(rows, tmp_path / "rows.csv")
+    assert read_csv(tmp_path / "rows.csv") == rows
+    lines = table(rows, [rows[0]._replace(value=30.0)]).splitlines()
+    assert "0.50 of 30" in lines[0]
+    assert "of" not in lines[1]

@@ -1,0 +1,67 @@
+"""The loop: what overlaps, in which order, and that it repeats itself."""
+
+from __future__ import annotations
+
+import pytest
+
+import flashsac
+from flashsac import trainer
+from flashsac.logging import read_metrics
+from flashsac.sims.base import OverlappingVecEnv
+from flashsac.sims.registry import make_env
+from tests.helpers import TINY
+
+SETTINGS = TINY | dict(steps=400, eval=dict(every=0), log_every=40, quiet=True)
+
+
+def rows(run_dir):
+    timings = ("seconds", "steps_per_second")
+    return [{k: v for k, v in row.items() if k not in timings} for row in read_metrics(run_dir / "metrics.csv")]
+
+
+def test_envpool_overlaps_and_others_do_not():
+    config = flashsac.configure("mujoco:Hopper-v4", "laptop").env
+    assert isinstance(make_env("mujoco:Hopper-v4", config), OverlappingVecEnv)
+    assert not isinstance(make_env("gym:Pendulum-v1", config), OverlappingVecEnv)
+
+
+def test_overlap_learns_while_the_simulator_steps_and_is_deterministic(tmp_path, monkeypatch):
+    """Every update falls between sending and receiving, none is lost, and the same seed gives the same run."""
+    events: list[str] = []
+    real = trainer.make_env
+
+    def watched(task, config):
+        env = real(task, config)
+        for name in ("send", "receive"):
+            method = getattr(env, name)
+            setattr(env, name, lambda *a, name=name, method=method: (events.append(name), method(*a))[1])
+        return env
+
+    monkeypatch.setattr(trainer, "make_env", watched)
+    update = trainer.Agent.update
+    monkeypatch.setattr(trainer.Agent, "update", lambda self: (events.append("update"), update(self))[1])
+    runs = []
+    for name in ("first", "second"):
+        events.clear()
+        result = flashsac.train("mujoco:Hopper-v4", run_dir=str(tmp_path / name), **SETTINGS)
+        runs.append(rows(result.run_dir))
+    assert runs[0] == runs[1]
+    updates = events.count("update")
+    assert updates == 75, "a quarter of the 300 transitions after the warm-up"
+    assert updates == runs[0][-1]["updates"]
+    last = len(events) - 1 - events[::-1].index("receive")
+    inside, outside = 0, 0
+    sent = False
+    for event in events[: last + 1]:
+        sent = event == "send" or (sent and event != "receive")
+        inside += event == "update" and sent
+        outside += event == "update" and not sent
+    assert outside == 0
+    assert inside >= updates - 1, "only what the last step earned is learned after it"
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_overlap_is_a_switch(tmp_path, overlap):
+    settings = SETTINGS | {"env": SETTINGS["env"] | {"overlap": overlap}}
+    result = flashsac.train("mujoco:Hopper-v4", run_dir=str(tmp_path / "run"), **settings)
+    assert rows(result.run_dir)[-1]["updates"] == 75
