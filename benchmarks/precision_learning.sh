@@ -24,3 +24,4 @@ for task in mujoco:HalfCheetah-v4 mujoco:Hopper-v4; do
         done
     done
 done | xargs -P 2 -L 1 env
+.venv/bin/flashsac report fp32="$out/fp32" bf16="$out/bf16" before="$out/before" --out benchmarks/results/precision

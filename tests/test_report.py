@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
+import shutil
 
 import numpy as np
 import pytest
 
 from flashsac.errors import FlashSACError
-from flashsac.experiments.report import Curve, band, read_published, report
+from flashsac.experiments.report import Curve, band, group_paths, read_published, report
 from flashsac.logging import read_metrics
 from tests.helpers import tiny_run
 
@@ -41,7 +43,7 @@ def test_report_on_real_runs_with_published_curves(tmp_path):
         "cpu,PPO,make_point,avg_return,0,5,-20,-21,-19\ncpu,PPO,make_point,avg_return,600,5,-10,-11,-9\n"
     )
     assert read_published(published, "custom:make_point")["PPO"].mean.tolist() == [-20.0, -10.0]
-    table, picture = report([tmp_path / "runs"], tmp_path / "out", published)
+    table, picture = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", published)
     assert picture.read_bytes().startswith(b"\x89PNG")
     with table.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["kind"] == "mean" and row["axis"] == "step"]
@@ -50,6 +52,24 @@ def test_report_on_real_runs_with_published_curves(tmp_path):
     assert rows[-1]["seeds"] == "2"
 
 
+def test_groups_are_compared_by_name_whatever_version_made_them(tmp_path):
+    run = tiny_run(tmp_path / "a" / "0")
+    shutil.copytree(run, tmp_path / "b" / "0")
+    config = tmp_path / "b" / "0" / "config.json"
+    content = json.loads(config.read_text())
+    content["config"]["agent"]["of_another_version"] = True
+    config.write_text(json.dumps(content))
+    groups = group_paths([f"new={tmp_path / 'a'}", f"old={tmp_path / 'b'}"])
+    table, _ = report(groups, tmp_path / "out")
+    with table.open(newline="") as file:
+        values = {name: [] for name in groups}
+        for row in csv.DictReader(file):
+            if row["kind"] == "mean":
+                values[row["name"]].append(row["value"])
+    assert values["new"]
+    assert values["new"] == values["old"]
+
+
 def test_nothing_to_report(tmp_path):
     with pytest.raises(FlashSACError, match="no runs"):
-        report([tmp_path], tmp_path / "out")
+        report({"flashsac": [tmp_path]}, tmp_path / "out")

@@ -56,7 +56,7 @@ class PlayOptions:
 
 @dataclasses.dataclass(frozen=True)
 class ReportOptions:
-    """Draw evaluation curves over seeds: against steps and against time, as PNG and CSV."""
+    """Draw evaluation curves over seeds: against steps and against time, as PNG and CSV. NAME=RUN compares groups by name."""
 
     out: str
     """Directory for the pictures and tables."""
@@ -238,12 +238,12 @@ def _play(arguments: list[str]) -> int:
 def _report(arguments: list[str]) -> int:
     paths = []
     while arguments and not arguments[0].startswith("-"):
-        paths.append(Path(arguments[0]))
+        paths.append(arguments[0])
         arguments = arguments[1:]
     options = _options(ReportOptions, arguments, "flashsac report RUN ...", needs=paths or None)
-    from flashsac.experiments.report import report
+    from flashsac.experiments.report import group_paths, report
 
-    for file in report(paths, Path(options.out), Path(options.published) if options.published else None):
+    for file in report(group_paths(paths), Path(options.out), Path(options.published) if options.published else None):
         print(f"wrote {file}")
     return 0
 

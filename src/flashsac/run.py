@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +75,20 @@ class Run:
 
 def read_config(path: str | Path) -> tuple[str, TrainConfig]:
     """Task and settings of a run, without touching it."""
+    return _read(path, lambda content: (content["task"], configs.from_dict(content["config"])))
+
+
+def read_task_and_seed(path: str | Path) -> tuple[str, int]:
+    """What curves are grouped by; also of runs that another version has made."""
+    return _read(path, lambda content: (content["task"], content["config"]["seed"]))
+
+
+def _read(path: str | Path, pick: Callable[[dict], tuple[str, Any]]) -> tuple[str, Any]:
     file = Path(path) / "config.json"
     if not file.exists():
         raise RunDirectoryError(f"{path} is no run directory: it has no config.json. `flashsac train TASK` makes one.")
     try:
-        content = json.loads(file.read_text())
-        return content["task"], configs.from_dict(content["config"])
+        return pick(json.loads(file.read_text()))
     except (ValueError, KeyError, TypeError) as error:
         raise RunDirectoryError(
             f"{file} cannot be read by flashsac {version('flashsac')} ({error}). It is damaged or from another version."

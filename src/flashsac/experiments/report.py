@@ -11,9 +11,11 @@ import numpy as np
 
 from flashsac.errors import FlashSACError
 from flashsac.logging import read_metrics
-from flashsac.run import read_config
+from flashsac.run import read_task_and_seed
 
 BOOTSTRAPS = 2000
+LABEL = "flashsac"
+"""What runs are called that were given no name."""
 AXES = {"step": "environment steps", "seconds": "training time (s)"}
 
 
@@ -51,12 +53,12 @@ def find_runs(paths: list[Path]) -> list[Path]:
 
 
 def read_curve(run: Path, metric: str = "eval_return") -> Curve | None:
-    _, config = read_config(run)
+    _, seed = read_task_and_seed(run)
     rows = [row for row in read_metrics(run / "metrics.csv") if metric in row]
     if not rows:
         return None
     step, seconds, value = (np.array([row[name] for row in rows]) for name in ("step", "seconds", metric))
-    return Curve(config.seed, step, seconds, value)
+    return Curve(seed, step, seconds, value)
 
 
 def band(curves: list[Curve], axis: str, points: int = 50) -> Band:
@@ -89,46 +91,55 @@ def read_published(path: Path, task: str) -> dict[str, Band]:
     return out
 
 
-def report(paths: list[Path], out: Path, published: Path | None = None) -> list[Path]:
-    """Draw every task found in the runs; returns the files written."""
-    by_task: dict[str, list[Curve]] = defaultdict(list)
-    for run in find_runs(paths):
-        task, _ = read_config(run)
-        curve = read_curve(run)
-        if curve is not None:
-            by_task[task].append(curve)
+def group_paths(arguments: list[str]) -> dict[str, list[Path]]:
+    """Paths by name: `NAME=PATH` names what is below it, to compare it with others; a plain PATH needs no name."""
+    groups: dict[str, list[Path]] = defaultdict(list)
+    for argument in arguments:
+        name, _, path = argument.partition("=")
+        named = path and not Path(argument).exists()  # a directory may well be called lr=3
+        groups[name if named else LABEL].append(Path(path if named else argument))
+    return groups
+
+
+def report(groups: dict[str, list[Path]], out: Path, published: Path | None = None) -> list[Path]:
+    """Draw every task found in the runs, each group of runs in its own colour; returns the files written."""
+    by_task: dict[str, dict[str, list[Curve]]] = defaultdict(lambda: defaultdict(list))
+    for name, paths in groups.items():
+        for run in find_runs(paths):
+            curve = read_curve(run)
+            if curve is not None:
+                by_task[read_task_and_seed(run)[0]][name].append(curve)
     if not by_task:
         raise FlashSACError("none of the runs has been evaluated yet; run them with --eval.every above 0.")
     out.mkdir(parents=True, exist_ok=True)
     written = []
-    for task, curves in sorted(by_task.items()):
+    for task, named in sorted(by_task.items()):
         stem = out / task.replace(":", "-")
-        bands = {axis: band(curves, axis) for axis in AXES}
         others = read_published(published, task) if published else {}
         written += [
-            _write_csv(stem.with_suffix(".csv"), task, curves, bands),
-            _draw(stem.with_suffix(".png"), task, curves, bands, others),
+            _write_csv(stem.with_suffix(".csv"), task, named),
+            _draw(stem.with_suffix(".png"), task, named, others),
         ]
     return written
 
 
-def _write_csv(path: Path, task: str, curves: list[Curve], bands: dict[str, Band]) -> Path:
+def _write_csv(path: Path, task: str, named: dict[str, list[Curve]]) -> Path:
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["task", "kind", "axis", "x", "value", "ci_low", "ci_high", "seed", "seeds"])
-        for axis, line in bands.items():
-            for x, mean, low, high in zip(line.x, line.mean, line.low, line.high, strict=True):
-                writer.writerow(
-                    [task, "mean", axis, f"{x:.6g}", f"{mean:.6g}", f"{low:.6g}", f"{high:.6g}", "", line.seeds]
-                )
-        for curve in curves:
+        writer.writerow(["task", "name", "kind", "axis", "x", "value", "ci_low", "ci_high", "seed", "seeds"])
+        for name, curves in named.items():
             for axis in AXES:
-                for x, value in zip(getattr(curve, axis), curve.value, strict=True):
-                    writer.writerow([task, "seed", axis, f"{x:.6g}", f"{value:.6g}", "", "", curve.seed, ""])
+                line = band(curves, axis)
+                for point in zip(line.x, line.mean, line.low, line.high, strict=True):
+                    writer.writerow([task, name, "mean", axis, *(f"{number:.6g}" for number in point), "", line.seeds])
+            for curve in curves:
+                for axis in AXES:
+                    for x, value in zip(getattr(curve, axis), curve.value, strict=True):
+                        writer.writerow([task, name, "seed", axis, f"{x:.6g}", f"{value:.6g}", "", "", curve.seed, ""])
     return path
 
 
-def _draw(path: Path, task: str, curves: list[Curve], bands: dict[str, Band], others: dict[str, Band]) -> Path:
+def _draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str, Band]) -> Path:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -136,19 +147,22 @@ def _draw(path: Path, task: str, curves: list[Curve], bands: dict[str, Band], ot
 
     figure, panels = plt.subplots(1, 2, figsize=(11, 4), sharey=True, constrained_layout=True)
     for panel, (axis, label) in zip(panels, AXES.items(), strict=True):
-        line = bands[axis]
-        for curve in curves:
-            panel.plot(getattr(curve, axis), curve.value, color="C0", alpha=0.25, linewidth=0.8)
-        name = f"flashsac, {line.seeds} seed{'s' if line.seeds > 1 else ''}"
-        panel.plot(line.x, line.mean, color="C0", linewidth=2, label=name)
-        panel.fill_between(line.x, line.low, line.high, color="C0", alpha=0.2, linewidth=0)
+        end = 0.0
+        for i, (name, curves) in enumerate(named.items()):
+            line = band(curves, axis)
+            end = max(end, line.x[-1])
+            for curve in curves:
+                panel.plot(getattr(curve, axis), curve.value, color=f"C{i}", alpha=0.25, linewidth=0.8)
+            many = f"{name}, {line.seeds} seed{'s' if line.seeds > 1 else ''}"
+            panel.plot(line.x, line.mean, color=f"C{i}", linewidth=2, label=many)
+            panel.fill_between(line.x, line.low, line.high, color=f"C{i}", alpha=0.2, linewidth=0)
         if axis == "step":
-            for i, (method, published) in enumerate(sorted(others.items())):
-                inside = published.x <= max(line.x[-1], published.x[min(1, len(published.x) - 1)])
+            for i, (method, published) in enumerate(sorted(others.items()), start=len(named)):
+                inside = published.x <= max(end, published.x[min(1, len(published.x) - 1)])
                 panel.plot(
                     published.x[inside],
                     published.mean[inside],
-                    color=f"C{i + 1}",
+                    color=f"C{i}",
                     linestyle="--",
                     label=f"{method} (published)",
                 )
@@ -156,7 +170,7 @@ def _draw(path: Path, task: str, curves: list[Curve], bands: dict[str, Band], ot
                     published.x[inside],
                     published.low[inside],
                     published.high[inside],
-                    color=f"C{i + 1}",
+                    color=f"C{i}",
                     alpha=0.1,
                     linewidth=0,
                 )
