@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -28,7 +29,7 @@ def main(out: str = "benchmarks/results/memory_growth.csv") -> None:
         replay={"capacity": 20_000},  # full early, so that growth is ours and not the replay's first touch
         eval={"every": 0},
         checkpoint_every=0,
-        run_dir="runs/memory-growth",
+        run_dir=f"{tempfile.mkdtemp()}/run",
         video=False,
     )
     trainer = Trainer(Run.create(TASK, api.resolve(TASK, config)), TASK, resume=False)

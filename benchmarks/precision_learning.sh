@@ -1,7 +1,7 @@
 #!/bin/sh
 # Learning must not change with precision or with speed: fp32, bf16, and an earlier commit, on two tasks with three seeds each.
 #   sh benchmarks/precision_learning.sh COMMIT [OUT]
-# One thread each, two runs at a time. On a CPU without bf16 instructions bf16 is emulated by rounding (rounded_products.py).
+# Interrupted, it goes on where it was. One thread each, two runs at a time. On a CPU without bf16 instructions bf16 is emulated by rounding (rounded_products.py).
 set -eu
 cd "$(dirname "$0")/.."
 earlier=$1
@@ -17,10 +17,16 @@ for task in mujoco:HalfCheetah-v4 mujoco:Hopper-v4; do
             case $variant in
                 fp32) run="env .venv/bin/flashsac" extra="--precision fp32" ;;
                 bf16) run="env .venv/bin/python benchmarks/rounded_products.py" extra="--precision fp32" ;;
-                before) run="env PYTHONPATH=$before/src .venv/bin/flashsac" extra="" ;;
+                before) run="env PYTHONPATH=$before/src .venv/bin/flashsac" extra="--agent.precision fp32" ;;
             esac
-            [ -f "$out/$variant/$task-$seed/checkpoints/best.safetensors" ] ||
-                echo "$run train $task $settings $extra --seed $seed --run-dir $out/$variant/$task-$seed"
+            dir="$out/$variant/$task-$seed"
+            if [ -d "$dir/checkpoints/step-000000040000" ]; then
+                continue
+            elif [ -f "$dir/config.json" ]; then
+                echo "$run resume $dir"
+            else
+                echo "$run train $task $settings $extra --seed $seed --run-dir $dir"
+            fi
         done
     done
 done | xargs -P 2 -L 1 env

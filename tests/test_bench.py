@@ -39,7 +39,7 @@ def test_bench_command(tmp_path):
     assert "matrix products alone" in printed
     by_name = {(row.part, row.what): row.value for row in rows}
     assert by_name["update", "update / products"] > 1
-    shares = [row.value for row in rows if row.unit == "%" and row.case == "mujoco:HalfCheetah-v4"]
+    shares = [row.value for row in rows if row.unit == "%" and row.case == "mujoco:HalfCheetah-v4 fp32"]
     assert sum(shares) == pytest.approx(100)
     assert min(shares) >= 0
     second = cli("bench", "--parts", "memory", *quick, "--out", str(again), "--compare", str(out)).stdout

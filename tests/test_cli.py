@@ -57,7 +57,7 @@ def test_train_eval_play_report_list(tmp_path):
     task, config = read_config(run)
     assert task == "gym:Pendulum-v1"
     assert config.agent.batch_size == 16
-    assert config.precision in ("fp32", "bf16")
+    assert config.precision in ("fp32", "bf16", "fp16")
 
     assert "gym:Pendulum-v1: return" in cli("eval", str(run), "--episodes", "2").stdout
     report = cli("report", str(run), "--out", str(tmp_path / "curves")).stdout
@@ -194,6 +194,13 @@ def test_replay_on_disk_gives_the_same_run(tmp_path, dtype):
     q = [[row.get("q") for row in read_metrics(run / "metrics.csv")] for run in (ram, disk)]
     assert q[0] == q[1]
     assert q[0][-1] is not None
+
+
+def test_wrong_choices_from_python():
+    with pytest.raises(
+        FlashSACError, match=r"--compile must be one of on, off, not True.*--replay.storage must be one of ram"
+    ):
+        flashsac.train(toy_envs.make_point, **TINY | {"compile": True, "replay": {"storage": "tape"}})
 
 
 def test_no_gpu():

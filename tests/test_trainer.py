@@ -61,7 +61,29 @@ def test_overlap_learns_while_the_simulator_steps_and_is_deterministic(tmp_path,
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_overlap_is_a_switch(tmp_path, overlap):
+def test_overlap_is_a_switch(tmp_path, monkeypatch, overlap):
+    seen = []
+    train = trainer.Trainer.train
+    monkeypatch.setattr(trainer.Trainer, "train", lambda self: (seen.append(self.overlaps), train(self))[1])
     settings = SETTINGS | {"env": SETTINGS["env"] | {"overlap": overlap}}
     result = flashsac.train("mujoco:Hopper-v4", run_dir=str(tmp_path / "run"), **settings)
+    assert seen == [overlap]
     assert rows(result.run_dir)[-1]["updates"] == 75
+
+
+def test_updates_that_are_owed_survive_a_stop(tmp_path, monkeypatch):
+    """With overlap a checkpoint falls between a step and the updates it earned: none may be lost or done twice."""
+    act, stops = trainer.Trainer._act, [150, 250]
+
+    def act_and_stop(self):
+        if stops and self.step >= stops[0]:
+            stops.pop(0)
+            self.stop()
+        return act(self)
+
+    monkeypatch.setattr(trainer.Trainer, "_act", act_and_stop)
+    run = tmp_path / "run"
+    interrupted = [flashsac.train("mujoco:Hopper-v4", run_dir=str(run), **SETTINGS).interrupted]
+    interrupted += [flashsac.resume(run, quiet=True).interrupted for _ in range(2)]
+    assert interrupted == [True, True, False]
+    assert rows(run)[-1]["updates"] == 75

@@ -94,8 +94,8 @@ class BenchOptions:
 def main(arguments: list[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    commands = {"train": _train, "resume": _resume, "eval": _eval, "play": _play, "report": _report, "list": _list}
-    commands |= {"bench": _bench}
+    commands = {"train": _train, "resume": _resume, "eval": _eval, "play": _play, "report": _report}
+    commands |= {"list": _list, "bench": _bench}
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0
@@ -252,6 +252,7 @@ def _bench(arguments: list[str]) -> int:
     options = _options(BenchOptions, arguments, "flashsac bench", needs=arguments)
     import torch
 
+    from flashsac.core.compiler import compiler_missing
     from flashsac.errors import FlashSACError
     from flashsac.experiments import bench, figures
 
@@ -260,10 +261,15 @@ def _bench(arguments: list[str]) -> int:
     except (OSError, KeyError, ValueError) as error:
         raise FlashSACError(f"{options.compare} holds no figures of an earlier `flashsac bench` ({error}).") from error
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    measure = bench.Bench(options.preset, options.precision, options.seconds, options.compile == "on", device)
-    rows = measure.run(options.parts)
-    print(figures.table(rows, earlier))
-    figures.write_csv(rows, Path(options.out))
+    problem = compiler_missing(device) if options.compile == "on" else None
+    if problem:
+        print(problem)
+    compiled = options.compile == "on" and problem is None
+    rows = []
+    for part in bench.Bench(options.preset, options.precision, options.seconds, compiled, device).run(options.parts):
+        rows += part
+        print(figures.table(part, earlier))
+        figures.write_csv(rows, Path(options.out))
     print(f"wrote {options.out}")
     return 0
 

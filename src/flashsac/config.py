@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+import typing
+from typing import Any, Literal
 
 from flashsac.errors import FlashSACError
 
@@ -174,8 +175,21 @@ def check(config: TrainConfig) -> None:
     problems += [f"{name} must be above 0, not {value:g}" for name, value in positive.items() if not value > 0]
     if not 0 <= agent.discount < 1:
         problems.append(f"--agent.discount must lie in [0, 1), not {agent.discount:g}")
+    problems += _wrong_choices(config, "--")
     if problems:
         raise FlashSACError("; ".join(problems) + ".")
+
+
+def _wrong_choices(config: Any, prefix: str) -> list[str]:
+    """Values outside a field's Literal, which nobody stops when they come from Python."""
+    problems = []
+    for name, kind in typing.get_type_hints(type(config)).items():
+        value, flag = getattr(config, name), prefix + name.replace("_", "-")
+        if dataclasses.is_dataclass(value):
+            problems += _wrong_choices(value, f"{flag}.")
+        elif typing.get_origin(kind) is Literal and value not in typing.get_args(kind):
+            problems.append(f"{flag} must be one of {', '.join(typing.get_args(kind))}, not {value!r}")
+    return problems
 
 
 def to_dict(config: TrainConfig) -> dict:

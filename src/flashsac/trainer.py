@@ -162,9 +162,7 @@ class Trainer:
         return self._overlapping is not None
 
     def _act(self) -> Tensor:
-        if self._compiling and self.agent.warm:
-            self.progress.say("compiling (a minute or two the first time, seconds later) ...")
-            self._compiling = False
+        self._announce_compiling()
         return self.agent.act(self.obs)
 
     def _simulate(self, action: Tensor) -> Step:
@@ -175,7 +173,13 @@ class Trainer:
         self._learn()
         return self._overlapping.receive()
 
+    def _announce_compiling(self) -> None:
+        if self._compiling and self.agent.warm:
+            self.progress.say("compiling (a minute or two the first time, seconds later) ...")
+            self._compiling = False
+
     def _learn(self) -> None:
+        self._announce_compiling()
         for _ in range(self.budget.spend()):
             self.metrics |= self.agent.update()
 

@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 )
 def test_precision_is_chosen_by_measurement(monkeypatch, bf16, fp16, choice):
     seconds = {torch.float32: 1.0, torch.bfloat16: bf16, torch.float16: fp16}
-    monkeypatch.setattr(compiler, "product_seconds", lambda device, dtype: seconds[dtype])
+    monkeypatch.setattr(compiler, "product_seconds", lambda device, dtype, limit=0: seconds[dtype])
     assert compiler.fastest_precision(CPU) == choice
 
 
@@ -33,12 +33,18 @@ def test_it_measures_this_machine():
 
 def test_compiled_code_is_kept_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # so that it is put back afterwards
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
     compiler.compiler_for(CPU)
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "flashsac" / "compiled")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
     compiler.compiler_for(CPU)
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "elsewhere", "the user's own choice wins"
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    compiler.compiler_for(CPU)
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ, "nowhere to write: torch's own place"
 
 
 def test_acting_compiled_equals_uncompiled(make_spec):

@@ -43,6 +43,11 @@ def test_float16_keeps_gradients_that_it_cannot_hold():
     expected, got = (torch.autograd.grad((layer(x, True) * tiny).sum(), layer.weight)[0] for layer in (full, half))
     assert torch.allclose(got, expected, rtol=0.02, atol=0.01 * expected.abs().max().item())
     assert half(x, False).dtype == torch.float32
+    # Four thousand rows that all pull the same way, and an input beyond float16's range, must not overflow.
+    rows = torch.full((1, 4096, 8), 20.0)
+    (gradient,) = torch.autograd.grad(half(rows, True).sum(), half.weight)
+    assert torch.allclose(gradient, torch.full_like(gradient, 4096 * 20.0), rtol=1e-3)
+    assert torch.isfinite(half(torch.full((1, 1, 8), 1e6), False)).all()
 
 
 def test_batch_norm_by_hand():

@@ -86,13 +86,14 @@ class Agent:
             2, self.config.batch_size, self.spec.action_dim, generator=self._learning_rng, device="cpu"
         ).to(self.device)
         learning_rate, delay = self.learning_rate(), self.config.actor_delay
+        # All that comes from the host is sent before the first half starts, or its end would have to be waited for.
+        actor_rates = adam_rates(learning_rate, self.updates // delay + 1, self.device)
+        critic_rates = adam_rates(learning_rate, self.updates + 1, self.device)
         scale = self.reward_scale.scale().to(self.device)
         metrics: Metrics = {}
         if self.updates % delay == 0:
-            rates = adam_rates(learning_rate, self.updates // delay + 1, self.device)
-            metrics |= self._update_actor(batch, noise[0], rates)
-        rates = adam_rates(learning_rate, self.updates + 1, self.device)
-        metrics |= self._update_critic(batch, scale, noise[1], rates)
+            metrics |= self._update_actor(batch, noise[0], actor_rates)
+        metrics |= self._update_critic(batch, scale, noise[1], critic_rates)
         self.updates += 1
         return metrics
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sysconfig
@@ -23,9 +24,13 @@ def compiler_for(device: torch.device) -> Compiler:
     import torch._dynamo
 
     torch._dynamo.config.trace_autograd_ops = True
-    # Kept where reboots do not reach: compiling takes a minute, loading what was compiled before takes seconds.
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashsac", "compiled")
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    torch._dynamo.config.recompile_limit = 64  # agents of several sizes in one process, each with its own graph
+    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+        # Kept where reboots do not reach: compiling takes a minute, loading what was compiled before takes seconds.
+        with contextlib.suppress(OSError, RuntimeError):  # no home, or not ours to write to: torch's own place will do
+            cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashsac", "compiled")
+            cache.mkdir(parents=True, exist_ok=True)
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
     if device.type != "cuda":
         return lambda function: torch.compile(function, fullgraph=True, dynamic=False)
     return _cuda_graph
@@ -55,17 +60,19 @@ def compiler_missing(device: torch.device) -> str | None:
 def fastest_precision(device: torch.device) -> Precision:
     """bf16, or where that is missing fp16, if it multiplies matrices clearly faster than fp32; some CPUs only emulate them."""
     limit = 0.8 * product_seconds(device, torch.float32)
-    if product_seconds(device, torch.bfloat16) < limit:
+    if product_seconds(device, torch.bfloat16, limit) < limit:
         return "bf16"
-    return "fp16" if product_seconds(device, torch.float16) < limit else "fp32"
+    return "fp16" if product_seconds(device, torch.float16, limit) < limit else "fp32"
 
 
-def product_seconds(device: torch.device, dtype: torch.dtype) -> float:
-    """The best of a few timings of one matrix product."""
+def product_seconds(device: torch.device, dtype: torch.dtype, limit: float = float("inf")) -> float:
+    """The best of a few timings of one matrix product; fewer where it is hopelessly above `limit`."""
     size = 512 if device.type == "cpu" else 4096  # large enough that launching is not what is measured
     x, y = torch.ones(size, size, device=device, dtype=dtype), torch.ones(size, size, device=device, dtype=dtype)
     best = float("inf")
-    for _ in range(8):
+    for attempt in range(8):
+        if attempt >= 2 and best > 3 * limit:
+            break
         start = time.perf_counter()
         (x @ y)[0, 0].item()  # .item() waits for the device
         best = min(best, time.perf_counter() - start)

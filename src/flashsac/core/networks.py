@@ -27,15 +27,23 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        low, low_weight = x.to(dtype), weight.to(dtype)
+        if dtype == torch.float16:
+            # float16 ends at 65504, and a nearly constant feature can come out of BatchNorm far beyond any other: with this
+            # limit the product with a row of unit norm fits too.
+            limit = 65504 / math.sqrt(x.shape[-1])
+            x = x.clamp(-limit, limit)
+        low = x.to(dtype)
+        low_weight = weight.to(dtype)
         ctx.save_for_backward(low, low_weight)
         return torch.bmm(low, low_weight.mT).to(x.dtype)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         low, low_weight = ctx.saved_tensors
-        # A gradient of a mean over thousands of rows lies below float16's smallest numbers: give it a largest entry of 1.
-        scale = grad.abs().amax().clamp_min(1e-30) if low.dtype == torch.float16 else 1.0
+        # A gradient of a mean over thousands of rows lies below float16's smallest numbers: bring its largest entry up to where
+        # sums over those rows still fit.
+        rows = low.shape[1]
+        scale = (grad.abs().amax() * rows**0.5).clamp_min(1e-30) if low.dtype == torch.float16 else 1.0
         low_grad = (grad / scale).to(low.dtype)
         grad_x = torch.bmm(low_grad, low_weight).to(grad.dtype) * scale
         grad_weight = torch.bmm(low_grad.mT, low).to(grad.dtype) * scale if ctx.needs_input_grad[1] else None

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import statistics
-import tempfile
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -19,24 +17,18 @@ from flashsac.config import PresetName
 from flashsac.core.agent import Agent
 from flashsac.core.compiler import DTYPES, compiler_for, product_seconds
 from flashsac.core.replay import Replay, layout, layout_bytes
+from flashsac.errors import FlashSACError
 from flashsac.experiments.figures import Row
+from flashsac.experiments.wall_clock import wall_clock
 from flashsac.presets import PRESETS
-from flashsac.run import Run
 from flashsac.sims.registry import make_env
-from flashsac.trainer import Trainer
 from flashsac.types import CPU, EnvSpec, Step
 
-PARTS = ("update", "act", "replay", "memory", "simulator", "loop")
 DIMS: dict[PresetName, tuple[int, int]] = {
     "parallel": (123, 37)
 }  # observations and actions: a humanoid's; the others get HalfCheetah's
 CHEETAH = (17, 6)
-SIMULATED = {
-    "gym:Pendulum-v1": 8,
-    "mujoco:HalfCheetah-v4": 8,
-    "dmc:humanoid-walk": 8,
-    "playground:G1JoystickFlatTerrain": 8,
-}
+SIMULATED = ("gym:Pendulum-v1", "mujoco:HalfCheetah-v4", "dmc:humanoid-walk", "playground:G1JoystickFlatTerrain")
 LOOPED = ("mujoco:HalfCheetah-v4", "playground:G1JoystickFlatTerrain")
 
 
@@ -51,31 +43,28 @@ class Bench:
     device: torch.device = CPU
     say: Callable[[str], None] = print
 
-    def run(self, parts: tuple[str, ...] = PARTS) -> list[Row]:
-        rows: list[Row] = []
+    def run(self, parts: tuple[str, ...]) -> Iterator[list[Row]]:
+        """The rows of one part after the other, so that none is lost if a later one fails."""
         for part in parts:
-            rows += getattr(self, part)()
-        return rows
+            yield getattr(self, part)()
 
     def update(self) -> list[Row]:
         """The whole update against its own matrix products and against itself uncompiled in fp32."""
         rows = []
+        precisions = self.precisions or self._native_precisions()
         for preset in self.presets:
             reference = self._learning(preset, torch.float32, compiled=False)
-            for precision in self.precisions or self._native_precisions():
+            for precision in precisions:
                 self.say(f"update, {preset}, {precision} ...")
                 learn = self._learning(preset, DTYPES[precision], compiled=self.compile)
                 products = Products(self._learning(preset, DTYPES[precision], compiled=False))
                 cycle = PRESETS[preset].agent.actor_delay  # the actor is due once in so many updates
                 times = self._interleaved({"eager": reference, "update": learn, "floor": products.run})
                 case = f"{preset} {precision}"
-                for name, what in (
-                    ("floor", "matrix products alone"),
-                    ("update", "update"),
-                    ("eager", "update, uncompiled fp32"),
-                ):
-                    rows.append(Row("update", case, what, 1e3 * times[name] / cycle, "ms"))
                 rows += [
+                    Row("update", case, "matrix products alone", 1e3 * times["floor"] / cycle, "ms"),
+                    Row("update", case, "update", 1e3 * times["update"] / cycle, "ms"),
+                    Row("update", case, "uncompiled fp32", 1e3 * times["eager"] / cycle, "ms"),
                     Row("update", case, "update / products", times["update"] / times["floor"], "x"),
                     Row("update", case, "uncompiled / update", times["eager"] / times["update"], "x"),
                     Row("update", case, "operations", products.operations / cycle / 1e9, "GFLOP"),
@@ -98,7 +87,8 @@ class Bench:
         rows = []
         for preset in self.presets:
             self.say(f"replay, {preset} ...")
-            agent, size = self._agent(preset, torch.float32), PRESETS[preset].agent.batch_size
+            capacity = min(PRESETS[preset].replay.capacity, 1_000_000)  # far beyond any cache
+            agent, size = self._agent(preset, torch.float32, capacity=capacity), PRESETS[preset].agent.batch_size
             generator = torch.Generator().manual_seed(0)
             times = self._interleaved(
                 {
@@ -130,76 +120,33 @@ class Bench:
         return rows
 
     def simulator(self) -> list[Row]:
-        """Steps per second of the simulators alone, random actions."""
-        rows = []
-        for task, num_envs in SIMULATED.items():
-            self.say(f"simulating {task} ...")
-            config = api.configure(task, "laptop", env={"num_envs": num_envs})
-            env = make_env(task, api.resolve(task, config).env)
-            env.reset(0)
-            action = 2 * torch.rand(num_envs, env.spec.action_dim) - 1
-            times = self._interleaved({"step": functools.partial(env.step, action)}, share=0.3)
-            env.close()
-            rows.append(Row("simulator", task, f"{num_envs} environments", num_envs / times["step"], "steps/s"))
-        return rows
+        """Steps per second of the simulators alone, random actions, resets included."""
+        return self._each_task(SIMULATED, self._steps_per_second)
 
     def loop(self) -> list[Row]:
-        """A real run with the laptop preset: where its wall-clock time goes."""
+        """Real runs with the laptop preset: where their wall-clock time goes."""
+        return self._each_task(LOOPED, lambda task: wall_clock(task, self.seconds, compiled=self.compile))
+
+    def _each_task(self, tasks: tuple[str, ...], measure: Callable[[str], list[Row]]) -> list[Row]:
         rows = []
-        for task in LOOPED:
-            self.say(f"training {task} ...")
-            with tempfile.TemporaryDirectory() as folder:
-                rows += self._timed_run(task, Path(folder) / "run")
+        for task in tasks:
+            self.say(f"{task} ...")
+            try:
+                rows += measure(task)
+            except FlashSACError as error:  # not installed, for example: the others can still be measured
+                self.say(f"{task} is left out: {error}")
         return rows
 
-    def _timed_run(self, task: str, path: Path) -> list[Row]:
-        config = api.configure(
-            task,
-            "laptop",
-            steps=10**6,
-            agent={"warmup": 1000},
-            replay={"capacity": 100_000},
-            eval={"every": 0},
-            run_dir=str(path),
-            video=False,
-        )
-        config = dataclasses.replace(config, checkpoint_every=0, compile="on" if self.compile else "off")
-        trainer = Trainer(Run.create(task, api.resolve(task, config)), task, resume=False, quiet=True)
-        agent, spent = trainer.agent, {"simulation": 0.0, "acting": 0.0, "replay": 0.0, "update": 0.0}
-        half_steps = ("send", "receive") if trainer.overlaps else ("step",)
-        spans: list[tuple[str, Any, tuple[str, ...]]] = [
-            ("simulation", trainer.env, half_steps),
-            ("acting", agent, ("act",)),
-            ("replay", agent, ("observe",)),
-            ("replay", agent.replay, ("sample",)),
-            ("update", agent, ("_update_actor", "_update_critic")),
-        ]
-        for name, owner, methods in spans:
-            for method in methods:
-                _count_time(owner, method, spent, name)
-        act = agent.act
-        marks: list[tuple[float, int]] = []
-        shares: dict[str, float] = {}
-
-        def act_and_look_at_the_clock(obs: Any, **options: Any):
-            """Count from the twentieth update on, when everything is compiled, until `seconds` have passed."""
-            now = (time.perf_counter(), trainer.step)
-            if not marks and agent.updates >= 20:
-                marks.append(now)
-                spent.update(dict.fromkeys(spent, 0.0))
-            elif len(marks) == 1 and now[0] - marks[0][0] > self.seconds:
-                marks.append(now)
-                shares.update(spent)
-                trainer.stop()
-            return act(obs, **options)
-
-        agent.act = act_and_look_at_the_clock  # type: ignore
-        trainer.train()
-        (began, first), (ended, last) = marks
-        total = ended - began
-        shares["everything else"] = total - sum(shares.values())
-        rows = [Row("loop", task, name, 100 * seconds / total, "%") for name, seconds in shares.items()]
-        return [*rows, Row("loop", task, "end to end", (last - first) / total, "transitions/s")]
+    def _steps_per_second(self, task: str) -> list[Row]:
+        env = make_env(task, api.resolve(task, api.configure(task, "laptop")).env)
+        env.reset(0)
+        generator, num_envs = torch.Generator().manual_seed(0), env.spec.num_envs
+        steps, start = 0, time.perf_counter()
+        while (passed := time.perf_counter() - start) < 0.3 * self.seconds:
+            env.step(2 * torch.rand(num_envs, env.spec.action_dim, generator=generator) - 1)
+            steps += num_envs
+        env.close()
+        return [Row("simulator", task, f"{num_envs} environments", steps / passed, "steps/s")]
 
     def _native_precisions(self) -> list[str]:
         """Those that this device does not merely emulate."""
@@ -210,15 +157,23 @@ class Bench:
         return native
 
     def _agent(
-        self, preset: PresetName, dtype: torch.dtype, *, compiled: bool = False, num_envs: int | None = None
+        self,
+        preset: PresetName,
+        dtype: torch.dtype,
+        *,
+        compiled: bool = False,
+        num_envs: int | None = None,
+        capacity: int = 10_000,
     ) -> Agent:
         config, spec = PRESETS[preset], spec_of(preset, num_envs)
-        replay = Replay(spec, max(20 * spec.num_envs, 5000), discount=0.99, n_step=config.agent.n_step)
+        replay = Replay(spec, capacity, discount=0.99, n_step=config.agent.n_step)
         settings = dataclasses.replace(config.agent, warmup=0)
         compiler = compiler_for(self.device) if compiled else lambda function: function
         agent = Agent(spec, settings, replay, total_updates=10**6, device=self.device, dtype=dtype, compiler=compiler)
-        for _ in range(10):
-            agent.observe(*random_step(spec))
+        agent.observe(*random_step(spec))
+        for ring in (*replay.obs.values(), replay.action, replay.reward):
+            ring.normal_()
+        replay.head = replay.slots - 1  # full
         return agent
 
     def _learning(self, preset: PresetName, dtype: torch.dtype, *, compiled: bool) -> Callable[[], None]:
@@ -295,15 +250,3 @@ def random_step(spec: EnvSpec) -> tuple[dict[str, torch.Tensor], torch.Tensor, S
     no = torch.zeros(spec.num_envs, dtype=torch.bool)
     action = 2 * torch.rand(spec.num_envs, spec.action_dim) - 1
     return obs, action, Step(following, torch.randn(spec.num_envs), no, no, following, ~no, {})
-
-
-def _count_time(owner: Any, method: str, spent: dict[str, float], name: str) -> None:
-    real = getattr(owner, method)
-
-    def timed(*args: Any, **options: Any) -> Any:
-        start = time.perf_counter()
-        result = real(*args, **options)
-        spent[name] += time.perf_counter() - start
-        return result
-
-    setattr(owner, method, timed)
