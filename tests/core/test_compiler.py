@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -45,6 +47,18 @@ def test_compiled_code_is_kept_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     compiler.compiler_for(CPU)
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ, "nowhere to write: torch's own place"
+
+
+def test_nothing_imports_the_compiler_before_its_cache_is_chosen(tmp_path):
+    """torch fixes the directory when torch._dynamo is imported."""
+    code = (
+        "import os, sys, torch, flashsac.trainer as t; assert 'torch._dynamo' not in sys.modules;"
+        "t.compiler_for(torch.device('cpu')); import torch._inductor.utils; from torch._inductor.runtime.cache_dir_utils "
+        "import cache_dir; print(cache_dir())"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "TORCHINDUCTOR_CACHE_DIR"} | {"XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(tmp_path / "flashsac" / "compiled")
 
 
 def test_acting_compiled_equals_uncompiled(make_spec):

@@ -21,16 +21,16 @@ DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16,
 
 def compiler_for(device: torch.device) -> Compiler:
     """Makes one graph of a whole function, gradients and optimizer included; on CUDA it is replayed as a CUDA graph."""
-    import torch._dynamo
-
-    torch._dynamo.config.trace_autograd_ops = True
-    torch._dynamo.config.recompile_limit = 64  # agents of several sizes in one process, each with its own graph
     if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
         # Kept where reboots do not reach: compiling takes a minute, loading what was compiled before takes seconds.
         with contextlib.suppress(OSError, RuntimeError):  # no home, or not ours to write to: torch's own place will do
             cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashsac", "compiled")
             cache.mkdir(parents=True, exist_ok=True)
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
+    import torch._dynamo  # takes the variable as it stands now
+
+    torch._dynamo.config.trace_autograd_ops = True
+    torch._dynamo.config.recompile_limit = 64  # agents of several sizes in one process, each with its own graph
     if device.type != "cuda":
         return lambda function: torch.compile(function, fullgraph=True, dynamic=False)
     return _cuda_graph

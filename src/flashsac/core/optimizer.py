@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import torch
-import torch._dynamo
 from torch import Tensor
 
 BETAS = (0.9, 0.999)
@@ -29,8 +28,10 @@ class Adam:
         self.parameters = parameters
         self.first = [torch.zeros_like(p, requires_grad=False) for p in parameters]
         self.second = [torch.zeros_like(p, requires_grad=False) for p in parameters]
+        from torch._dynamo import mark_static_address  # not before `compiler_for` has said where compiled code is kept
+
         for moment in (*self.first, *self.second):
-            torch._dynamo.mark_static_address(moment)  # what a CUDA graph changes in place must never move
+            mark_static_address(moment)  # what a CUDA graph changes in place must never move
 
     @torch.no_grad()
     def step(self, gradients: tuple[Tensor, ...], rates: Tensor) -> None:
