@@ -1,4 +1,4 @@
-"""The choice of precision and where compiled code is kept."""
+"""The choice of precision, and compiled code: where it is kept, and that it is the right one."""
 
 from __future__ import annotations
 
@@ -59,6 +59,74 @@ def test_nothing_imports_the_compiler_before_its_cache_is_chosen(tmp_path):
     env = {k: v for k, v in os.environ.items() if k != "TORCHINDUCTOR_CACHE_DIR"} | {"XDG_CACHE_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(tmp_path / "flashsac" / "compiled")
+
+
+class Counter:
+    """Something to compile: a constant is built in, a tensor changes in place."""
+
+    def __init__(self, step: float):
+        self.step, self.total = step, torch.zeros(3)
+
+    def add(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x * self.step)
+        return self.total.sum()
+
+
+def fresh(step: float) -> tuple[Counter, compiler.Compiled, float]:
+    counter = Counter(step)
+    compiled = compiler.Compiled(counter.add)
+    return counter, compiled, compiled(torch.arange(3.0)).item()
+
+
+def test_compiled_code_is_kept_and_loaded_instead_of_compiled_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    compiler.compiler_for(CPU)
+    counter, compiled, total = fresh(2.0)
+    assert total == 6.0
+    assert compiled(torch.ones(3)).item() == 12.0
+    assert counter.total.tolist() == [2.0, 4.0, 6.0], "it works on the owner's own tensors"
+    (kept,) = (tmp_path / "flashsac").iterdir()
+
+    assert fresh(3.0)[2] == 9.0, "a constant is built in: this is other code"
+    assert len(list((tmp_path / "flashsac").iterdir())) == 2
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compiler.Compiled, "_compile", lambda *_: pytest.fail("compiled again"))
+        counter, compiled, total = fresh(2.0)
+        assert (total, counter.total.tolist()) == (6.0, [0.0, 2.0, 4.0])
+        with pytest.raises(AssertionError):
+            compiled(torch.ones(4))  # not what it was compiled for
+
+    kept.write_bytes(kept.read_bytes()[:1000])
+    assert fresh(2.0)[2] == 6.0, "a file cut short is made anew"
+    assert kept.stat().st_size > 1000
+    (tmp_path / "flashsac").rename(tmp_path / "gone")
+    (tmp_path / "flashsac").touch()
+    assert fresh(2.0)[2] == 6.0, "and where nothing can be kept, it works all the same"
+
+
+def test_code_of_another_owner_is_not_taken(monkeypatch, tmp_path):
+    """The file's name should tell them apart already; what was compiled knows for itself."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    compiler.compiler_for(CPU)
+    monkeypatch.setattr(compiler.Compiled, "_path", lambda *_: tmp_path / "the-same")
+    assert fresh(2.0)[2] == 6.0
+    assert fresh(3.0)[2] == 9.0
+
+
+def test_a_function_replaced_for_an_experiment_is_compiled_anew(monkeypatch):
+    from flashsac.core import networks
+
+    compiled = compiler.Compiled(Counter(2.0).add)
+    before = compiled._path((torch.ones(3),))
+    assert compiled._path((torch.ones(3),)) == before
+    with monkeypatch.context() as patch:
+        patch.setattr(networks, "_unit_rows", lambda weight: weight)
+        assert compiled._path((torch.ones(3),)) != before
+    with monkeypatch.context() as patch:
+        patch.setattr(networks.BatchNorm, "forward", lambda self, x, train: x)
+        assert compiled._path((torch.ones(3),)) != before
+    assert compiled._path((torch.ones(3),)) == before
 
 
 def test_acting_compiled_equals_uncompiled(make_spec):

@@ -7,8 +7,9 @@ import itertools
 import pytest
 import torch
 
+from flashsac.core.compiler import compiler_for
 from flashsac.core.replay import Replay, layout, layout_bytes
-from flashsac.types import Step
+from flashsac.types import CPU, Step
 
 GAMMA = 0.9
 
@@ -94,11 +95,14 @@ def test_every_pattern_of_terminated_and_truncated(make_spec, n_step):
             check_window(replay, recorder, 0, start)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_wrapping_random_episodes_and_invalid_steps(make_spec, n_step):
+def test_wrapping_random_episodes_and_invalid_steps(make_spec, n_step, compiled):
     generator = torch.Generator().manual_seed(n_step)
     num_envs = 3
     replay, recorder = make(make_spec, num_envs, 60, n_step)
+    if compiled:
+        replay.compile(compiler_for(CPU))
     for index in range(200):
         draw = torch.rand(3, num_envs, generator=generator)
         recorder.step((draw[0] < 0.1).tolist(), (draw[1] < 0.1).tolist(), (draw[2] > 0.05).tolist())

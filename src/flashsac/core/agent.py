@@ -46,6 +46,7 @@ class Agent:
         self._explore = compiler(self.learner.explore)
         self._update_actor = compiler(self.learner.update_actor)
         self._update_critic = compiler(self.learner.update_critic)
+        replay.compile(compiler)
         self.noise = RepeatedNoise(
             (spec.num_envs, spec.action_dim),
             config.noise_max_repeat,
@@ -70,7 +71,7 @@ class Agent:
         if explore and not self.warm:
             shape = (self.spec.num_envs, self.spec.action_dim)
             return (2 * torch.rand(shape, generator=self._acting_rng) - 1).to(self.spec.device)
-        rows = obs["actor"].to(self.device)
+        rows = obs["actor"].to(self.device).contiguous()
         action = self._explore(rows, self.noise.next()) if explore else self.learner.actor(rows, False)[0].tanh()
         return action.to(self.spec.device)
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import os
+import platform
 import shutil
+import sys
 import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from flashsac.config import Precision
 
-Compiler = Callable[[Callable], Callable]
+Compiler = Callable[[Any], Callable]
+"""Takes a bound method. What its owner holds besides tensors is built into the code, so it must not change later."""
 
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def compiler_for(device: torch.device) -> Compiler:
-    """Makes one graph of a whole function, gradients and optimizer included; on CUDA it is replayed as a CUDA graph."""
+    """Makes one graph of a whole method, gradients and optimizer included; on CUDA it is replayed as a CUDA graph."""
     if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
         # Kept where reboots do not reach: compiling takes a minute, loading what was compiled before takes seconds.
         with contextlib.suppress(OSError, RuntimeError):  # no home, or not ours to write to: torch's own place will do
@@ -30,14 +36,91 @@ def compiler_for(device: torch.device) -> Compiler:
     import torch._dynamo  # takes the variable as it stands now
 
     torch._dynamo.config.trace_autograd_ops = True
-    torch._dynamo.config.recompile_limit = 64  # agents of several sizes in one process, each with its own graph
-    if device.type != "cuda":
-        return lambda function: torch.compile(function, fullgraph=True, dynamic=False)
-    return _cuda_graph
+    return _cuda_graph if device.type == "cuda" else Compiled
+
+
+class Compiled:
+    """A bound method, compiled for the arguments of its first call and kept on disk.
+
+    Even with all its kernels in the cache, torch.compile traces for many seconds in every new process; this is loaded in a
+    tenth of one. It checks what it is given only once: later calls must have the same types and shapes, else torch's own
+    asserts fail.
+    """
+
+    def __init__(self, method: Any):
+        self._owner, self._function = method.__self__, method.__func__
+        self._run: Callable | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._run is None:
+            path = self._path(args)
+            self._run = functools.partial((self._load(path, args) or self._compile(path, args)).fn, self._owner)
+        return self._run(*args)
+
+    def _load(self, path: Path, args: tuple) -> Any:
+        try:
+            with open(path, "rb") as file:
+                found = torch.compiler.load_compiled_function(file)
+            return found if found.guard_check(self._owner, *args) else None  # type: ignore[attr-defined]
+        except Exception:  # missing, cut short, of another version: whatever it is, compiling anew is the answer
+            return None
+
+    def _compile(self, path: Path, args: tuple) -> Any:
+        compiled: Any = torch.compile(self._function, fullgraph=True, dynamic=False)
+        made = compiled.aot_compile(((self._owner, *args), {}))
+        with contextlib.suppress(Exception):  # a full disk, for example: the next process compiles again
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made.save_compiled_function(str(path))
+        return made
+
+    def _path(self, args: tuple) -> Path:
+        """Another file for everything that other code would be generated for."""
+        from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+        machine = (platform.machine(), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())
+        versions = (torch.__version__, platform.python_version(), _source_digest(), _names())
+        everything = (_description((self._owner, args)), torch.is_grad_enabled(), machine, versions)
+        digest = hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
+        return Path(cache_dir(), "flashsac", f"{self._function.__name__}-{digest}")
+
+
+def _description(x: Any) -> Any:
+    """All that can influence a trace: shapes and constants, not what is in the tensors."""
+    if isinstance(x, torch.Tensor):
+        return ("tensor", tuple(x.shape), x.stride(), str(x.dtype), str(x.device), x.requires_grad)
+    if isinstance(x, dict):
+        return [(key, _description(value)) for key, value in x.items()]
+    if isinstance(x, list | tuple):
+        return [_description(value) for value in x]
+    if hasattr(x, "__qualname__"):  # a class or a function
+        return f"{x.__module__}.{x.__qualname__}"
+    return (type(x).__qualname__, _description(vars(x))) if hasattr(x, "__dict__") else repr(x)
+
+
+@functools.cache
+def _source_digest() -> str:
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _names() -> list[str]:
+    """What the algorithm's names stand for now: somebody may have put something else there, for an experiment."""
+    paths = [path for path in sorted(sys.modules) if path.startswith("flashsac.core.") and path != __name__]
+    modules: list[Any] = [sys.modules[path] for path in paths]
+    classes: list[Any] = [
+        x for m in modules for x in vars(m).values() if isinstance(x, type) and x.__module__ == m.__name__
+    ]
+    return [
+        f"{owner.__name__}.{name} is {x.__module__}.{x.__qualname__}"
+        for owner in (*modules, *classes)
+        for name, x in vars(owner).items()
+        if hasattr(x, "__qualname__") and hasattr(x, "__module__")
+    ]
 
 
 def _cuda_graph(function: Callable) -> Callable:
     """Not run on a GPU yet."""
+    torch._dynamo.config.recompile_limit = 64  # agents of several sizes in one process, each with its own graph
     graphed = torch.compile(function, fullgraph=True, dynamic=False, mode="reduce-overhead")
 
     def call(*args):

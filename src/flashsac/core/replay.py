@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from flashsac.core.compiler import Compiler
 from flashsac.errors import BadSimulation
 from flashsac.types import Batch, EnvSpec, Obs, Step
 
@@ -46,6 +47,44 @@ def layout_bytes(shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> int:
     return sum(torch.Size(shape).numel() * dtype.itemsize for shape, dtype in shapes.values())
 
 
+class Windows:
+    """Reads n-step windows out of the rings. Holds tensors and constants only, and thus can be compiled."""
+
+    def __init__(self, rings: dict[str, Tensor], groups: list[str], discount: float, n_step: int):
+        self.obs = {group: rings[f"obs.{group}"] for group in groups}
+        self.final_obs = {group: rings[f"final.{group}"] for group in groups}
+        self.action, self.reward = rings["action"], rings["reward"]
+        self.flags, self.final_index = rings["flags"], rings["final_index"]
+        self.slots = len(self.reward)
+        self.discount, self.n_step = discount, n_step
+
+    def gather(self, step: Tensor, env: Tensor) -> Batch:
+        """The windows that start at `step` of `env`."""
+        alive = torch.ones_like(step, dtype=torch.bool)
+        length = torch.zeros_like(step)
+        returns = torch.zeros(step.shape, device=step.device)
+        discount = torch.ones_like(returns)
+        for offset in range(self.n_step):
+            at = (step + offset) % self.slots
+            flags = self.flags[at, env]
+            # An invalid step ends the window just before it: its own observation is good, its outcome is not.
+            use = alive & (flags & INVALID == 0)
+            returns += torch.where(use, discount * self.reward[at, env], 0.0)
+            discount = torch.where(use, discount * self.discount, discount)
+            length += use
+            alive = use & (flags == 0)
+        last = (step + length - 1) % self.slots
+        flags = self.flags[last, env]
+        ended, terminated = flags & (TERMINATED | TRUNCATED) != 0, flags & TERMINATED != 0
+        start, following = step % self.slots, (last + 1) % self.slots
+        final = self.final_index[last, env].long()
+        obs, next_obs = {}, {}
+        for group, ring in self.obs.items():
+            obs[group] = ring[start, env].float()
+            next_obs[group] = torch.where(ended[:, None], self.final_obs[group][final], ring[following, env]).float()
+        return Batch(obs, self.action[start, env], returns, discount * ~terminated, next_obs)
+
+
 class Replay:
     """Uniform replay. `capacity` counts transitions over all environments."""
 
@@ -65,11 +104,12 @@ class Replay:
         self._finals_before = torch.zeros(shape, dtype=dtype)
         """`finals` when a slot was filled: tells which slots lost theirs. Read one by one, hence never on the accelerator."""
         stored = {name: allocate(name, shape, dtype) for name, (shape, dtype) in shapes.items()}
-        self.obs = {group: stored[f"obs.{group}"] for group in spec.obs}
-        self.final_obs = {group: stored[f"final.{group}"] for group in spec.obs}
-        self.action, self.reward = stored["action"], stored["reward"]
-        self.flags, self.final_index = stored["flags"], stored["final_index"]
-        self.discount, self.n_step = discount, n_step
+        windows = Windows(stored, list(spec.obs), discount, n_step)
+        self._gather: Callable[[Tensor, Tensor], Batch] = windows.gather
+        self.obs, self.final_obs = windows.obs, windows.final_obs
+        self.action, self.reward = windows.action, windows.reward
+        self.flags, self.final_index = windows.flags, windows.final_index
+        self.n_step = n_step
         self.slots, self.num_envs = self.reward.shape
         self.num_finals = next(iter(self.final_obs.values())).shape[0]
         self.head = 0
@@ -155,29 +195,12 @@ class Replay:
 
     def gather(self, step: Tensor, env: Tensor, device: torch.device | None = None) -> Batch:
         """The windows that start at `step` (counted from the beginning of time) of `env`."""
-        alive = torch.ones_like(step, dtype=torch.bool)
-        length = torch.zeros_like(step)
-        returns = torch.zeros(step.shape, device=step.device)
-        for offset in range(self.n_step):
-            at = (step + offset) % self.slots
-            flags = self.flags[at, env]
-            # An invalid step ends the window just before it: its own observation is good, its outcome is not.
-            use = alive & (flags & INVALID == 0)
-            returns += torch.where(use, self.reward[at, env] * self.discount**offset, 0.0)
-            length += use
-            alive = use & (flags == 0)
-        last = (step + length - 1) % self.slots
-        flags = self.flags[last, env]
-        ended, terminated = flags & (TERMINATED | TRUNCATED) != 0, flags & TERMINATED != 0
-        start, following = step % self.slots, (last + 1) % self.slots
-        final = self.final_index[last, env].long()
-        obs, next_obs = {}, {}
-        for group, ring in self.obs.items():
-            obs[group] = ring[start, env].float()
-            next_obs[group] = torch.where(ended[:, None], self.final_obs[group][final], ring[following, env]).float()
-        discount = torch.pow(self.discount, length.float()) * ~terminated
-        batch = Batch(obs, self.action[start, env], returns, discount, next_obs)
+        batch = self._gather(step, env)
         return batch if device is None or device == step.device else _to(batch, device)
+
+    def compile(self, compiler: Compiler) -> None:
+        """Gathering is dozens of small operations, and done before every update."""
+        self._gather = compiler(self._gather)
 
     # What a checkpoint needs: counters, the newest observation, and, piecewise, the steps since the last one.
 

@@ -88,7 +88,8 @@ class Bench:
         for preset in self.presets:
             self.say(f"replay, {preset} ...")
             capacity = min(PRESETS[preset].replay.capacity, 1_000_000)  # far beyond any cache
-            agent, size = self._agent(preset, torch.float32, capacity=capacity), PRESETS[preset].agent.batch_size
+            agent = self._agent(preset, torch.float32, compiled=self.compile, capacity=capacity)
+            size = agent.config.batch_size
             generator = torch.Generator().manual_seed(0)
             times = self._interleaved(
                 {
