@@ -10,7 +10,7 @@ SRC = Path(__file__).parents[1] / "src" / "flashsac"
 # Each layer may import from those before it, and from itself.
 LAYERS = [
     ["errors", "types", "config"],
-    ["presets"],
+    ["presets", "arguments"],
     ["core"],
     ["sims"],
     ["counters", "storage", "checkpoint"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import subprocess
 import sys
 import time
@@ -68,7 +69,25 @@ def test_train_eval_play_report_list(tmp_path):
 def test_list_shows_dims_and_engines():
     out = cli("list", "playground").stdout
     line = next(line for line in out.splitlines() if "G1JoystickFlatTerrain" in line)
-    assert line.split() == ["playground:G1JoystickFlatTerrain", "103", "216", "29", "envpool"]
+    assert line.split() == "playground:G1JoystickFlatTerrain 103 (216) 29 40 return 0.97 parallel envpool".split()
+
+
+def test_list_has_the_papers_tables():
+    header, *rows = cli("list", "--paper").stdout.splitlines()
+    assert header.split() == "task observation action random normal metric discount preset engines".split()
+    assert len(rows) == 72
+    counts = collections.Counter(row.split(":")[0].strip() for row in rows)
+    assert counts == {
+        "isaaclab": 12,
+        "playground": 4,
+        "maniskill": 6,
+        "genesis": 3,
+        "mujoco": 5,
+        "dmc": 10,
+        "humanoidbench": 14,
+        "myosuite": 10,
+        "dmc-vision": 8,
+    }
 
 
 def test_list_says_how_to_install_the_rest(tmp_path):

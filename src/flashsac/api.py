@@ -11,7 +11,8 @@ from flashsac.config import PresetName, TrainConfig, check
 from flashsac.errors import FlashSACError
 from flashsac.presets import PRESETS
 from flashsac.run import Run
-from flashsac.sims.registry import SUITES, choose_engine, suite_of, tasks
+from flashsac.sims.registry import choose_engine
+from flashsac.sims.tasks import SUITES, suite_of, tasks
 from flashsac.trainer import Result, Trainer
 
 
@@ -23,11 +24,10 @@ def default_config(task: Any, preset: PresetName | None = None) -> TrainConfig:
     if preset not in PRESETS:
         raise FlashSACError(f"there is no preset '{preset}'; take one of {', '.join(PRESETS)}.")
     config = PRESETS[preset]
-    return (
-        dataclasses.replace(config, agent=dataclasses.replace(config.agent, discount=suite.discount))
-        if suite
-        else config
-    )
+    if suite is None:
+        return config
+    n_step = config.agent.n_step if suite.n_step is None else suite.n_step
+    return dataclasses.replace(config, agent=dataclasses.replace(config.agent, discount=suite.discount, n_step=n_step))
 
 
 def configure(task: Any, preset: PresetName | None = None, **overrides: Any) -> TrainConfig:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flashsac.arguments import leading, only_path, take_option
 from flashsac.config import Precision, PresetName
 
 if TYPE_CHECKING:
@@ -131,11 +132,11 @@ def _train(arguments: list[str]) -> int:
 
     from flashsac import api
     from flashsac.config import TrainConfig
-    from flashsac.sims.registry import suite_of, tasks, unknown_task
+    from flashsac.sims.tasks import suite_of, tasks, unknown_task
 
     # Two stages: the task and the preset decide the defaults that the rest overrides.
-    task, rest = _leading(arguments)
-    preset, rest = _take_option(rest, "--preset")
+    task, rest = leading(arguments)
+    preset, rest = take_option(rest, "--preset")
     help_wanted = any(argument in ("-h", "--help") for argument in rest)
     if task is None and not help_wanted:
         print("error: which task? For example: flashsac train mujoco:HalfCheetah-v4 --preset laptop", file=sys.stderr)
@@ -159,7 +160,7 @@ def _resume(arguments: list[str]) -> int:
         print("usage: flashsac resume RUN\n")
         print("Goes on with an interrupted run from its last checkpoint, with the settings it was begun with.")
         return 0
-    run_dir = _only_path(arguments, "resume")
+    run_dir = only_path(arguments, "resume")
     return _finish(api.resume(run_dir))
 
 
@@ -189,7 +190,7 @@ def _finish(result: Result) -> int:
 
 
 def _eval(arguments: list[str]) -> int:
-    path, rest = _leading(arguments)
+    path, rest = leading(arguments)
     options = _options(EvalOptions, rest, "flashsac eval RUN", needs=path)
     from flashsac.config import EnvConfig
     from flashsac.evaluate import Evaluator
@@ -213,7 +214,7 @@ def _eval(arguments: list[str]) -> int:
 
 
 def _play(arguments: list[str]) -> int:
-    path, rest = _leading(arguments)
+    path, rest = leading(arguments)
     options = _options(PlayOptions, rest, "flashsac play RUN", needs=path)
     from flashsac.policy import find_policy, load_policy
     from flashsac.video import has_display, record, show
@@ -277,36 +278,17 @@ def _bench(arguments: list[str]) -> int:
 def _list(arguments: list[str]) -> int:
     from flashsac.sims.listing import print_tasks
 
-    wanted, rest = _leading(arguments)
-    if rest:
-        print("usage: flashsac list [SUITE]\n\nShows every suite and task with its dimensions, and what is installed.")
+    wanted, rest = leading(arguments)
+    if rest not in ([], ["--paper"]):
+        print(
+            "usage: flashsac list [SUITE] [--paper]\n\nShows suites, tasks, dimensions, scores; --paper: only the paper's."
+        )
         return 0 if rest[0] in ("-h", "--help") else 2
-    print_tasks(wanted)
+    print_tasks(wanted, paper=bool(rest))
     return 0
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------------
-
-
-def _leading(arguments: list[str]) -> tuple[str | None, list[str]]:
-    """The positional argument in front, if there is one."""
-    if arguments and not arguments[0].startswith("-"):
-        return arguments[0], arguments[1:]
-    return None, arguments
-
-
-def _take_option(arguments: list[str], name: str) -> tuple[str | None, list[str]]:
-    """The value of `name VALUE` or `name=VALUE`, and the arguments without it."""
-    for i, argument in enumerate(arguments):
-        if argument == name:
-            if i + 1 == len(arguments):
-                from flashsac.errors import FlashSACError
-
-                raise FlashSACError(f"{name} needs a value.")
-            return arguments[i + 1], arguments[:i] + arguments[i + 2 :]
-        if argument.startswith(f"{name}="):
-            return argument.partition("=")[2], arguments[:i] + arguments[i + 1 :]
-    return None, arguments
 
 
 def _options(kind: type, arguments: list[str], prog: str, needs: object):
@@ -318,15 +300,6 @@ def _options(kind: type, arguments: list[str], prog: str, needs: object):
 
         raise FlashSACError(f"which run? usage: {prog}")
     return options
-
-
-def _only_path(arguments: list[str], command: str) -> str:
-    from flashsac.errors import FlashSACError
-
-    path, rest = _leading(arguments)
-    if path is None or rest:
-        raise FlashSACError(f"usage: flashsac {command} RUN")
-    return path
 
 
 def _env_config(path: Path):

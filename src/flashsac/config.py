@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from flashsac.errors import FlashSACError
 
-EngineName = Literal["envpool", "gymnasium", "dm_control"]
+EngineName = Literal[
+    "envpool", "gymnasium", "dm_control", "jax", "genesis", "maniskill", "mjlab", "isaaclab", "humanoidbench", "pixels"
+]
 PresetName = Literal["parallel", "single", "vision", "laptop"]
 Precision = Literal["fp32", "bf16", "fp16"]
 
@@ -80,7 +82,7 @@ class EnvConfig:
 
     num_envs: int = 1024
     """Environments stepped together."""
-    engine: Literal["auto", "envpool", "gymnasium", "dm_control"] = "auto"
+    engine: EngineName | Literal["auto"] = "auto"
     """Which implementation simulates the task; auto takes the fast one, or with one environment one that can resume exactly."""
     max_episode_steps: int | None = None
     """Cut episodes after this many steps (default: the task's own limit)."""

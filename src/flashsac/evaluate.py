@@ -38,13 +38,13 @@ class Evaluation:
 class Evaluator:
     """Runs episodes in parallel; each environment has its quota, so that short episodes are not favoured."""
 
-    def __init__(self, task: Any, config: EnvConfig, episodes: int, seed: int):
+    def __init__(self, task: Any, config: EnvConfig, episodes: int, seed: int, *, device: str = "cpu"):
         if episodes < 1:
             raise FlashSACError(f"--episodes must be at least 1, not {episodes}.")
         self.quota = -(-episodes // min(episodes, MAX_PARALLEL))
         self.episodes, self.seed = episodes, seed
         num_envs = -(-episodes // self.quota)
-        self.env = make_env(task, dataclasses.replace(config, num_envs=num_envs))
+        self.env = make_env(task, dataclasses.replace(config, num_envs=num_envs), device=device)
 
     def run(self, act: Callable[[Obs], Tensor]) -> Evaluation:
         num_envs = self.env.spec.num_envs

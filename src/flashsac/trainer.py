@@ -53,7 +53,7 @@ class Trainer:
         self.task = task
         device = torch.device(config.device)
         self.progress = Progress(config.steps, quiet)
-        self.env = make_env(task, config.env)
+        self.env = make_env(task, config.env, device=config.device)
         spec = self.env.spec
         agent_config = config.agent
         self.replay = make_replay(
@@ -186,7 +186,11 @@ class Trainer:
     def _evaluate(self) -> dict[str, float]:
         if self.evaluator is None:
             self.evaluator = Evaluator(
-                more_like(self.task), self.config.env, self.config.eval.episodes, self.config.seed + EVAL_SEED
+                more_like(self.task),
+                self.config.env,
+                self.config.eval.episodes,
+                self.config.seed + EVAL_SEED,
+                device=self.config.device,
             )
         scores = self.evaluator.run(lambda obs: self.agent.act(obs, explore=False)).summary()
         if scores["eval_return"] > self.best:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -77,40 +77,49 @@ class ActionScaler:
         return (self._low + 0.5 * (unit + 1.0) * (self._high - self._low)).astype(self._dtype)
 
 
-def autoreset(
-    obs: dict[str, np.ndarray],
-    reward: np.ndarray,
-    terminated: np.ndarray,
-    truncated: np.ndarray,
-    info: dict[str, Any],
-    reset_envs: Callable[[np.ndarray], dict[str, np.ndarray]],
-) -> Step:
-    """Make a Step of what a CPU simulator returned *before* any reset: resets what ended, keeps the final observations.
+Rows = Tensor | np.ndarray
 
-    Environments that returned NaN or Inf are reset too, and marked invalid.
+
+def autoreset(
+    obs: Mapping[str, Rows],
+    reward: Rows,
+    terminated: Rows,
+    truncated: Rows,
+    info: dict[str, Any],
+    reset_envs: Callable[[Tensor], Mapping[str, Rows]],
+) -> Step:
+    """Make a Step of what a simulator returned *before* any reset: resets what ended, keeps the final observations.
+
+    Environments that returned NaN or Inf are reset too, and marked invalid. `reset_envs` takes the indices of environments
+    and returns their first observations.
     """
     final_obs = to_tensors(obs)
-    rewards = torch.as_tensor(reward, dtype=torch.float32)
+    rewards = _copy(reward, torch.float32)
     valid = torch.isfinite(rewards)  # of the float32 values: what overflows on the way is no number either
     for rows in final_obs.values():
         valid &= torch.isfinite(rows).all(1)
-    ended = torch.as_tensor(terminated, dtype=torch.bool), torch.as_tensor(truncated, dtype=torch.bool)
+    ended = _copy(terminated, torch.bool), _copy(truncated, torch.bool)
     over = (ended[0] | ended[1] | ~valid).nonzero()[:, 0]
     next_obs = final_obs
     if len(over):
-        fresh = first_obs(reset_envs(over.numpy()))
+        fresh = first_obs(reset_envs(over))
         next_obs = {group: rows.clone() for group, rows in final_obs.items()}
         for group, rows in fresh.items():
             next_obs[group][over] = rows
     return Step(next_obs, rewards, ended[0], ended[1], final_obs, valid, info)
 
 
-def to_tensors(obs: dict[str, np.ndarray]) -> Obs:
-    """float32 copies, because simulators reuse their buffers."""
-    return {group: torch.tensor(rows, dtype=torch.float32) for group, rows in obs.items()}
+def _copy(x: Rows, dtype: torch.dtype) -> Tensor:
+    """Simulators reuse their buffers."""
+    return torch.as_tensor(x).to(dtype, copy=True)
 
 
-def first_obs(obs: dict[str, np.ndarray]) -> Obs:
+def to_tensors(obs: Mapping[str, Rows]) -> Obs:
+    """float32 copies."""
+    return {group: _copy(rows, torch.float32) for group, rows in obs.items()}
+
+
+def first_obs(obs: Mapping[str, Rows]) -> Obs:
     """Observations of a reset: there is nothing to fall back to, so they must be finite."""
     tensors = to_tensors(obs)
     for group, rows in tensors.items():

@@ -93,8 +93,8 @@ class EnvPoolVecEnv:
         # EnvPool would reset on the *next* step and swallow its action. Resetting the finished ones now keeps every step a transition.
         return autoreset(self._split(obs), reward, terminated, truncated, info, self._reset_envs)
 
-    def _reset_envs(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        obs, _ = self._pool.reset(ids.astype(np.int32))
+    def _reset_envs(self, ids: Tensor) -> dict[str, np.ndarray]:
+        obs, _ = self._pool.reset(ids.numpy().astype(np.int32))
         return self._split(obs)
 
     def _split(self, obs: Any) -> dict[str, np.ndarray]:

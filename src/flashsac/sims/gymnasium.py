@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 import warnings
@@ -20,10 +21,18 @@ _GROUPS = {"actor": ("actor", "state", "policy"), "critic": ("critic", "privileg
 
 
 def make_gymnasium(
-    env_id: str, num_envs: int, *, max_episode_steps: int | None = None, render: bool = False
+    env_id: str,
+    num_envs: int,
+    *,
+    max_episode_steps: int | None = None,
+    render: bool = False,
+    package: str | None = None,
 ) -> SequentialVecEnv:
-    """Environments by their registered id."""
+    """Environments by their registered id; `package` is what registers them."""
     import gymnasium
+
+    if package is not None:
+        gymnasium.register_envs(importlib.import_module(package))
 
     def factory() -> Any:
         options: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
@@ -41,6 +50,15 @@ def make_gymnasium(
 
 def from_factory(factory: Callable[[], Any], num_envs: int, *, name: str = "environment") -> SequentialVecEnv:
     """Environments made by calling `factory` once each."""
+    first = factory()
+    if not all(hasattr(first, part) for part in ("reset", "step", "action_space", "observation_space")):
+        raise UnsupportedSpace(f"{name} must make a gymnasium.Env, but it returned {type(first).__name__}.")
+    describe = _describe(first, num_envs, name)
+    pending = [first]
+    return SequentialVecEnv(lambda: GymEnv(pending.pop() if pending else factory()), describe, first.action_space.dtype)
+
+
+def require_no_arguments(factory: Callable, name: str) -> None:
     try:
         inspect.signature(factory).bind()
     except TypeError as error:
@@ -49,12 +67,6 @@ def from_factory(factory: Callable[[], Any], num_envs: int, *, name: str = "envi
         ) from error
     except ValueError:
         pass  # something built in: no signature to look at
-    first = factory()
-    if not all(hasattr(first, part) for part in ("reset", "step", "action_space", "observation_space")):
-        raise UnsupportedSpace(f"{name} must make a gymnasium.Env, but it returned {type(first).__name__}.")
-    describe = _describe(first, num_envs, name)
-    pending = [first]
-    return SequentialVecEnv(lambda: GymEnv(pending.pop() if pending else factory()), describe, first.action_space.dtype)
 
 
 def _describe(env: Any, num_envs: int, name: str) -> EnvSpec:

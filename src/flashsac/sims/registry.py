@@ -3,141 +3,40 @@
 from __future__ import annotations
 
 import copy
-import csv
-import dataclasses
 import difflib
-import functools
 import importlib
-import importlib.resources
 import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-from flashsac.config import EngineName, EnvConfig, PresetName
+from flashsac.config import EngineName, EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, UnknownTask
-from flashsac.sims.base import VecEnv
+from flashsac.sims.engines import ENGINES, Options
+from flashsac.sims.tasks import Task, suite_of, tasks, unknown_task
+from flashsac.types import EnvSpec
+
+if TYPE_CHECKING:
+    from flashsac.sims.base import VecEnv
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """One row of tasks.csv."""
-
-    suite: str
-    name: str
-    obs: int
-    critic_obs: int | None
-    action: int
-    engines: tuple[EngineName, ...]
-
-    @property
-    def full_name(self) -> str:
-        return f"{self.suite}:{self.name}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Engine:
-    """A package that simulates tasks, and how it makes one."""
-
-    module: str
-    extra: str
-    make: Callable[..., VecEnv]
-    also: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Further modules it needs, by suite."""
-
-    def installed(self, suite: str) -> bool:
-        needed = [self.module] + ([self.also[suite]] if suite in self.also else [])
-        return all(importlib.util.find_spec(module) is not None for module in needed)
-
-
-@dataclasses.dataclass(frozen=True)
-class Suite:
-    """What the tasks of a suite have in common in the paper."""
-
-    about: str
-    preset: PresetName
-    discount: float
-
-
-SUITES: dict[str, Suite] = {
-    "mujoco": Suite("Gymnasium's MuJoCo tasks", "single", 0.99),
-    "dmc": Suite("DeepMind Control Suite, from state", "single", 0.99),
-    "playground": Suite("MuJoCo Playground: humanoids, quadrupeds, hands", "parallel", 0.97),
-    "gym": Suite("any environment registered with Gymnasium", "single", 0.99),
-}
-
-
-def _envpool(task: str, **options: Any) -> VecEnv:
-    from flashsac.sims.envpool import EnvPoolVecEnv
-
-    suite, name = task.split(":")
-    env_id = name
-    if suite == "dmc":
-        # cartpole-balance_sparse is EnvPool's CartpoleBalanceSparse-v1
-        env_id = "".join(part.capitalize() for part in name.replace("-", "_").split("_")) + "-v1"
-    elif suite == "playground":
-        env_id = f"MuJoCoPlayground/{name}-v1"
-    return EnvPoolVecEnv(env_id, **options)
-
-
-def _gymnasium(task: str, **options: Any) -> VecEnv:
-    from flashsac.sims.gymnasium import make_gymnasium
-
-    return make_gymnasium(task.split(":", 1)[1], **options)
-
-
-def _dm_control(task: str, **options: Any) -> VecEnv:
-    from flashsac.sims.dmc import make_dmc
-
-    domain, name = task.split(":")[1].split("-")
-    return make_dmc(domain, name, **options)
-
-
-ENGINES: dict[EngineName, Engine] = {
-    "envpool": Engine("envpool", "envpool", _envpool),
-    "gymnasium": Engine("gymnasium", "mujoco", _gymnasium, also={"mujoco": "mujoco"}),
-    "dm_control": Engine("dm_control", "dmc", _dm_control),
-}
-
-
-@functools.cache
-def tasks() -> dict[str, Task]:
-    """All tasks known by name, with their dimensions."""
-    text = importlib.resources.files("flashsac.sims").joinpath("tasks.csv").read_text()
-    rows = {}
-    for row in csv.DictReader(text.splitlines()):
-        critic_obs = int(row["critic_obs"]) if row["critic_obs"] else None
-        engines = cast("tuple[EngineName, ...]", tuple(row["engines"].split("+")))
-        task = Task(row["suite"], row["task"], int(row["obs"]), critic_obs, int(row["action"]), engines)
-        rows[task.full_name] = task
-    return rows
-
-
-def install_line(extra: str) -> str:
-    return f'pip install "flashsac[{extra}]"'
-
-
-def suite_of(task: str) -> str | None:
-    """The suite's name, or None for a user's own module:function."""
-    prefix = task.split(":")[0]
-    return prefix if prefix in SUITES else None
-
-
-def make_env(task: str | Callable[[], Any] | Any, config: EnvConfig, *, render: bool = False) -> VecEnv:
-    """Environments for a task name, a factory, or an environment object (one environment only)."""
+def make_env(
+    task: str | Callable[[], Any] | Any, config: EnvConfig, *, render: bool = False, device: str = "cpu"
+) -> VecEnv:
+    """Environments for a task name, for a factory (of one or of many), or for an object that is an environment."""
     if not isinstance(task, str):
         return _users_own(task, config)
     suite = suite_of(task)
     if suite is None:
         return _users_own(_import_factory(task), config, name=task)
-    options: dict[str, Any] = dict(num_envs=config.num_envs, max_episode_steps=config.max_episode_steps, render=render)
+    options = Options(config.num_envs, config.max_episode_steps, render, device)
     known = tasks().get(task)
     if known is None and suite == "gym":
         return _registered_with_gymnasium(task, options)
     if known is None:
         raise unknown_task(task)
-    return ENGINES[choose_engine(known, config)].make(task, **options)
+    return ENGINES[choose_engine(known, config)].make(known, options)
 
 
 def choose_engine(task: Task, config: EnvConfig) -> EngineName:
@@ -152,25 +51,18 @@ def choose_engine(task: Task, config: EnvConfig) -> EngineName:
         # EnvPool is the fast one, but only the others can save their state; with one environment speed matters less.
         order = sorted(task.engines, key=lambda name: (name == "envpool") == (config.num_envs == 1))
     for name in order:
-        if ENGINES[name].installed(task.suite):
+        if ENGINES[name].packages[task.suite].installed:
             return name
-    lines = " or ".join(install_line(ENGINES[name].extra) for name in order)
+    lines = " or ".join(ENGINES[name].packages[task.suite].install for name in order)
     raise MissingExtra(
         f"{task.full_name} needs a simulator that is not installed ({', '.join(order)}). Install it with: {lines}"
     )
 
 
-def unknown_task(task: str) -> UnknownTask:
-    """The error for a name that nothing matches, with the nearest that exist."""
-    suite = suite_of(task)
-    names = [name for name in tasks() if suite is None or name.startswith(f"{suite}:")]
-    near = difflib.get_close_matches(task, names, n=3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return UnknownTask(f"there is no task '{task}'.{hint} `flashsac list` shows them all.")
-
-
-def _registered_with_gymnasium(task: str, options: dict[str, Any]) -> VecEnv:
+def _registered_with_gymnasium(task: str, options: Options) -> VecEnv:
     import gymnasium
+
+    from flashsac.sims.gymnasium import make_gymnasium
 
     env_id = task.split(":", 1)[1]
     package, _, name = env_id.rpartition(":")
@@ -186,7 +78,9 @@ def _registered_with_gymnasium(task: str, options: dict[str, Any]) -> VecEnv:
             f"gym:package:{env_id}, or hand over a factory: flashsac train module:function."
         ) from error
     try:
-        return _gymnasium(task, **options)
+        return make_gymnasium(
+            env_id, options.num_envs, max_episode_steps=options.max_episode_steps, render=options.render
+        )
     except gymnasium.error.DependencyNotInstalled as error:
         raise MissingExtra(f"{task}: {error}") from error
 
@@ -212,21 +106,27 @@ def _import_factory(task: str) -> Callable[[], Any]:
 
 
 def _users_own(source: Any, config: EnvConfig, name: str | None = None) -> VecEnv:
-    from flashsac.sims.gymnasium import from_factory
+    from flashsac.sims.gymnasium import from_factory, require_no_arguments
 
+    name = name or str(getattr(source, "__name__", type(source).__name__))
+    if callable(source):
+        require_no_arguments(source, name)
+    first = source() if callable(source) else source
+    if isinstance(getattr(first, "spec", None), EnvSpec):
+        return first  # many environments already, by our own contract
     if not callable(source) and config.num_envs != 1:
         raise FlashSACError(
             f"an environment object is one environment, but {config.num_envs} are asked for. "
             "Hand over a function that makes one instead, or set num_envs=1."
         )
-    make = source if callable(source) else lambda: source
-    factory = make
+    pending = [first]
+    factory = lambda: pending.pop() if pending else source()
     limit = config.max_episode_steps
     if limit is not None:
         from gymnasium.wrappers import TimeLimit
 
-        factory = lambda: TimeLimit(make(), limit)
-    return from_factory(factory, config.num_envs, name=name or str(getattr(source, "__name__", type(source).__name__)))
+        return from_factory(lambda: TimeLimit(factory(), limit), config.num_envs, name=name)
+    return from_factory(factory, config.num_envs, name=name)
 
 
 def more_like(task: Any) -> Any:

@@ -79,10 +79,10 @@ class SequentialVecEnv:
             infos.append(info)
         return autoreset(self._stack(rows), reward, terminated, truncated, _merge(infos), self._reset_envs)
 
-    def _reset_envs(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        for i in ids:
+    def _reset_envs(self, ids: Tensor) -> dict[str, np.ndarray]:
+        for i in ids.tolist():
             self._episodes[i] = self._begin(self._envs[i], None)
-        return self._stack([self._episodes[i].obs for i in ids])
+        return self._stack([self._episodes[i].obs for i in ids.tolist()])
 
     def _begin(self, env: OneEnv, seed: int | None) -> _Episode:
         rng = None if seed is not None else env.rng_state()

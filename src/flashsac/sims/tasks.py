@@ -1,0 +1,111 @@
+"""What there is to train on: suites, and tasks.csv with the dimensions, scores and engines of every task known by name."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import difflib
+import functools
+import importlib.resources
+from typing import cast
+
+from flashsac.config import EngineName, PresetName
+from flashsac.errors import UnknownTask
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One row of tasks.csv."""
+
+    suite: str
+    name: str
+    obs: int
+    critic_obs: int | None
+    """Width of what only the critic may see."""
+    action: int
+    engines: tuple[EngineName, ...]
+    """What can simulate it, the preferred one first."""
+    own_id: str
+    """What the simulator itself calls it."""
+    random: float | None
+    """Return of random actions, where the paper gives it."""
+    normal: float | None
+    """What the paper divides scores by; None for tasks that are not in the paper."""
+    metric: str
+    """return or success."""
+    megabytes: float | None
+    """Memory one environment takes in EnvPool, measured; None if nobody has."""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.suite}:{self.name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """What the tasks of a suite have in common in the paper."""
+
+    about: str
+    preset: PresetName
+    discount: float
+    n_step: int | None = None
+    """Where the paper leaves its preset."""
+
+
+SUITES: dict[str, Suite] = {
+    "isaaclab": Suite("NVIDIA Isaac Lab", "parallel", 0.99, n_step=3),
+    "playground": Suite("MuJoCo Playground: humanoids, quadrupeds, hands", "parallel", 0.97),
+    "maniskill": Suite("ManiSkill: manipulation", "parallel", 0.9),
+    "genesis": Suite("Genesis: our own tasks on its engine", "parallel", 0.95),
+    "mujoco": Suite("Gymnasium's MuJoCo tasks", "single", 0.99),
+    "dmc": Suite("DeepMind Control Suite, from state", "single", 0.99),
+    "humanoidbench": Suite("HumanoidBench: the Unitree H1 without hands", "single", 0.99),
+    "myosuite": Suite("MyoSuite: muscles and bones", "single", 0.95),
+    "dmc-vision": Suite("DeepMind Control Suite, from pixels", "vision", 0.99),
+    "mjlab": Suite("mjlab: Isaac Lab's interface on MuJoCo Warp", "parallel", 0.99),
+    "metaworld": Suite("Meta-World: a table-top arm", "single", 0.99),
+    "robotics": Suite("Gymnasium-Robotics: Fetch, Shadow and Adroit hands, kitchen", "single", 0.99),
+    "gym": Suite("any environment registered with Gymnasium", "single", 0.99),
+}
+
+
+@functools.cache
+def tasks() -> dict[str, Task]:
+    """All tasks known by name."""
+    text = importlib.resources.files("flashsac.sims").joinpath("tasks.csv").read_text()
+
+    def number(value: str) -> float | None:
+        return float(value) if value else None
+
+    rows = {}
+    for row in csv.DictReader(text.splitlines()):
+        task = Task(
+            suite=row["suite"],
+            name=row["task"],
+            obs=int(row["obs"]),
+            critic_obs=int(row["critic_obs"]) if row["critic_obs"] else None,
+            action=int(row["action"]),
+            engines=cast("tuple[EngineName, ...]", tuple(row["engines"].split("+"))),
+            own_id=row["own_id"] or row["task"],
+            random=number(row["random"]),
+            normal=number(row["normal"]),
+            metric=row["metric"] or "return",
+            megabytes=number(row["megabytes"]),
+        )
+        rows[task.full_name] = task
+    return rows
+
+
+def suite_of(task: str) -> str | None:
+    """The suite's name, or None for a user's own module:function."""
+    prefix = task.split(":")[0]
+    return prefix if prefix in SUITES else None
+
+
+def unknown_task(task: str) -> UnknownTask:
+    """The error for a name that nothing matches, with the nearest that exist."""
+    suite = suite_of(task)
+    names = [name for name in tasks() if suite is None or name.startswith(f"{suite}:")]
+    near = difflib.get_close_matches(task, names, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return UnknownTask(f"there is no task '{task}'.{hint} `flashsac list` shows them all.")
