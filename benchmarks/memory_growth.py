@@ -14,6 +14,7 @@ import psutil
 
 from flashsac import api
 from flashsac.run import Run
+from flashsac.settings import configure
 from flashsac.trainer import Trainer
 
 TASK = "mujoco:HalfCheetah-v4"
@@ -21,7 +22,7 @@ MARKS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 
 
 def main(out: str = "benchmarks/results/memory_growth.csv") -> None:
-    config = api.configure(
+    config = configure(
         TASK,
         "laptop",
         steps=205_000,

@@ -9,10 +9,11 @@ SRC = Path(__file__).parents[1] / "src" / "flashsac"
 
 # Each layer may import from those before it, and from itself.
 LAYERS = [
-    ["errors", "types", "config"],
+    ["errors", "types", "config", "memory"],
     ["presets", "arguments"],
     ["core"],
     ["sims"],
+    ["settings"],
     ["counters", "storage", "checkpoint"],
     ["policy", "run"],
     ["evaluate", "logging", "video"],

@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "train": "flashsac.api",
     "resume": "flashsac.api",
-    "configure": "flashsac.api",
+    "configure": "flashsac.settings",
     "load_policy": "flashsac.policy",
     "Policy": "flashsac.policy",
     "TrainConfig": "flashsac.config",
@@ -25,10 +25,11 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from flashsac.api import configure, resume, train
+    from flashsac.api import resume, train
     from flashsac.config import TrainConfig
     from flashsac.errors import FlashSACError
     from flashsac.policy import Policy, load_policy
+    from flashsac.settings import configure
     from flashsac.sims.base import check_env
     from flashsac.sims.registry import make_env
 

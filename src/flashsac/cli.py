@@ -130,8 +130,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _train(arguments: list[str]) -> int:
     import tyro
 
-    from flashsac import api
     from flashsac.config import TrainConfig
+    from flashsac.settings import default_config
+    from flashsac.sims.registry import check_memory, choose_engine
     from flashsac.sims.tasks import suite_of, tasks, unknown_task
 
     # Two stages: the task and the preset decide the defaults that the rest overrides.
@@ -143,13 +144,17 @@ def _train(arguments: list[str]) -> int:
         return 2
     if task is not None and (":" not in task or (suite_of(task) not in (None, "gym") and task not in tasks())):
         raise unknown_task(task)
-    default = api.default_config(task or "mujoco:HalfCheetah-v4", preset)  # type: ignore[arg-type]
+    default = default_config(task or "mujoco:HalfCheetah-v4", preset)  # type: ignore[arg-type]
     about = (
         f"Train {task or 'a robot'}. The defaults shown here are those of a preset; choose another with --preset: parallel (1024 "
         "environments, GPU), single (one environment, the paper's CPU setting), vision, laptop (minutes on a CPU)."
     )
     config = tyro.cli(TrainConfig, default=default, args=rest, prog="flashsac train TASK", description=about)
     assert task is not None
+    if task in tasks():  # before torch and the simulator are loaded, so that a refusal comes at once
+        check_memory(tasks()[task], choose_engine(tasks()[task], config.env), config.env.num_envs)
+    from flashsac import api
+
     return _finish(api.train(task, config))
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import psutil
 import torch
 
 from flashsac.config import ReplayConfig
 from flashsac.core.replay import Replay, layout, layout_bytes
 from flashsac.errors import NotEnoughMemory
+from flashsac.memory import available_memory, size_text
 from flashsac.types import EnvSpec
 
 _ADVICE = "Take a smaller --replay.capacity, or --replay.obs-dtype float16"
@@ -34,22 +34,22 @@ def make_replay(
     capacity = min(config.capacity, steps + spec.num_envs)  # a short run needs no room for a long one
     dtype: torch.dtype = getattr(torch, config.obs_dtype)
     needed = layout_bytes(layout(spec, capacity, n_step, dtype))
-    about = f"replay: {capacity:,} transitions, {_size(needed)}"
+    about = f"replay: {capacity:,} transitions, {size_text(needed)}"
     if config.storage == "disk":
         folder = run_dir / "replay-ring"
         shutil.rmtree(folder, ignore_errors=True)  # of the process before; a checkpoint's pieces fill the new one
         free = shutil.disk_usage(run_dir).free
         if needed > 0.95 * free:
-            raise NotEnoughMemory(f"{about} on disk, but only {_size(free)} are free in {run_dir}. {_ADVICE}.")
+            raise NotEnoughMemory(f"{about} on disk, but only {size_text(free)} are free in {run_dir}. {_ADVICE}.")
         folder.mkdir()
         allocate = lambda name, shape, kind: _memory_map(folder / name, shape, kind)
         about += f" on disk in {folder}"
     else:
         where = device if config.storage == "device" else spec.device
-        free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else _available_memory()
+        free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else available_memory()
         if needed > 0.9 * free:
             raise NotEnoughMemory(
-                f"{about}, but only {_size(free)} of memory are available. {_ADVICE} (half the size), "
+                f"{about}, but only {size_text(free)} of memory are available. {_ADVICE} (half the size), "
                 "or --replay.storage disk (memory-mapped files)."
             )
         allocate = lambda _name, shape, kind: torch.zeros(shape, dtype=kind, device=where)
@@ -67,23 +67,6 @@ def _memory_map(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> torch
                 os.posix_fallocate(file.fileno(), 0, size)  # a sparse file on a full disk would kill the process later
         except OSError as error:
             raise NotEnoughMemory(
-                f"{_size(size)} for the replay could not be reserved at {path} ({error.strerror}). {_ADVICE}."
+                f"{size_text(size)} for the replay could not be reserved at {path} ({error.strerror}). {_ADVICE}."
             ) from error
     return torch.from_numpy(np.memmap(path, np.uint8, "r+", shape=(size,))).view(dtype).view(shape)
-
-
-def _available_memory() -> int:
-    """What this process may still take: the machine's memory, or less in a container."""
-    available = psutil.virtual_memory().available
-    try:
-        limit, used = (Path("/sys/fs/cgroup", name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return min(available, int(limit) - int(used)) if limit != "max" else available
-    except (OSError, ValueError):
-        return available
-
-
-def _size(count: float) -> str:
-    for unit, size in (("GB", 2**30), ("MB", 2**20)):
-        if count >= size / 10:
-            return f"{count / size:.1f} {unit}"
-    return f"{count / 2**10:.0f} KB"

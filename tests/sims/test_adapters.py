@@ -11,6 +11,7 @@ from flashsac.errors import BadSimulation, FlashSACError, MissingExtra, UnknownT
 from flashsac.sims import registry
 from flashsac.sims.base import check_env
 from flashsac.sims.registry import make_env
+from flashsac.sims.tasks import tasks
 from tests import toy_envs
 
 
@@ -26,17 +27,50 @@ from tests import toy_envs
         ("dmc:reacher-easy", 1, "dm_control"),
         ("playground:G1JoystickFlatTerrain", 2, "envpool"),
         ("playground:Go1JoystickFlatTerrain", 2, "envpool"),
+        ("myosuite:myo-reach", 2, "envpool"),
+        ("myosuite:myo-pen-twirl-hard", 1, "envpool"),
+        ("metaworld:Reach-v3", 2, "envpool"),
+        ("robotics:FetchReachDense-v4", 2, "envpool"),
+        ("robotics:HandManipulateBlock-v1", 2, "envpool"),
+        ("robotics:AdroitHandDoor-v1", 2, "envpool"),
+        ("robotics:AdroitHandDoor-v1", 2, "gymnasium"),
         ("gym:Pendulum-v1", 3, "gymnasium"),
     ],
 )
 def test_check_env(task, num_envs, engine):
     env = make_env(task, EnvConfig(num_envs=num_envs, engine=engine, max_episode_steps=15))
     check_env(env, steps=40)
-    known = registry.tasks()[task]
+    known = tasks()[task]
     assert env.spec.obs["actor"] == known.obs
     assert env.spec.obs.get("critic") == known.critic_obs
     assert env.spec.action_dim == known.action
     assert env.spec.can_save_state == (engine != "envpool")
+    env.close()
+
+
+@pytest.mark.parametrize(
+    "task", [task for task in tasks().values() if task.normal is not None], ids=lambda t: t.full_name
+)
+def test_dims_are_the_papers(task):
+    """tasks.csv holds the paper's tables; this holds the simulators to them."""
+    try:
+        env = make_env(task.full_name, EnvConfig(num_envs=1))
+    except MissingExtra:
+        pytest.skip("its simulator is not installed here")
+    assert (env.spec.obs["actor"], env.spec.obs.get("critic"), env.spec.action_dim) == (
+        task.obs,
+        task.critic_obs,
+        task.action,
+    )
+    env.close()
+
+
+@pytest.mark.parametrize("task", ["myosuite:myo-reach", "metaworld:Reach-v3", "robotics:FetchReachDense-v4"])
+def test_success_has_one_name(task):
+    env = make_env(task, EnvConfig(num_envs=2, engine="envpool"))
+    env.reset(0)
+    success = env.step(torch.zeros(2, env.spec.action_dim)).info["success"]
+    assert np.shape(success) == (2,)
     env.close()
 
 
@@ -113,7 +147,7 @@ def test_all_listed_dims_of_envpool_tasks_are_true():
     ],
 )
 def test_dims_of_the_paper(task, dims):
-    known = registry.tasks()[task]
+    known = tasks()[task]
     assert (known.obs, known.critic_obs, known.action) == dims
 
 

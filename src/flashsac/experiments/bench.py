@@ -21,6 +21,7 @@ from flashsac.errors import FlashSACError
 from flashsac.experiments.figures import Row
 from flashsac.experiments.wall_clock import wall_clock
 from flashsac.presets import PRESETS
+from flashsac.settings import configure
 from flashsac.sims.registry import make_env
 from flashsac.types import CPU, EnvSpec, Step
 
@@ -139,7 +140,7 @@ class Bench:
         return rows
 
     def _steps_per_second(self, task: str) -> list[Row]:
-        env = make_env(task, api.resolve(task, api.configure(task, "laptop")).env)
+        env = make_env(task, api.resolve(task, configure(task, "laptop")).env)
         env.reset(0)
         generator, num_envs = torch.Generator().manual_seed(0), env.spec.num_envs
         steps, start = 0, time.perf_counter()

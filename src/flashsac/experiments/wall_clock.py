@@ -11,6 +11,7 @@ import torch
 from flashsac import api
 from flashsac.experiments.figures import Row
 from flashsac.run import Run
+from flashsac.settings import configure
 from flashsac.trainer import Trainer
 
 SETTLED = 20
@@ -20,7 +21,7 @@ SETTLED = 20
 def wall_clock(task: str, seconds: float, *, compiled: bool = True) -> list[Row]:
     """Shares of the time, measured over `seconds` of training with the laptop preset."""
     with tempfile.TemporaryDirectory() as folder:
-        config = api.configure(
+        config = configure(
             task,
             "laptop",
             steps=10**6,

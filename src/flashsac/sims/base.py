@@ -106,7 +106,13 @@ def autoreset(
         next_obs = {group: rows.clone() for group, rows in final_obs.items()}
         for group, rows in fresh.items():
             next_obs[group][over] = rows
-    return Step(next_obs, rewards, ended[0], ended[1], final_obs, valid, info)
+    return Step(next_obs, rewards, ended[0], ended[1], final_obs, valid, with_success(info))
+
+
+def with_success(info: dict[str, Any]) -> dict[str, Any]:
+    """Simulators have several words for it; evaluation knows one."""
+    found = next((info[name] for name in ("success", "is_success", "solved") if name in info), None)
+    return info if found is None else info | {"success": found}
 
 
 def _copy(x: Rows, dtype: torch.dtype) -> Tensor:

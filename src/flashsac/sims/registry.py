@@ -6,19 +6,23 @@ import copy
 import difflib
 import importlib
 import importlib.util
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashsac.config import EngineName, EnvConfig
-from flashsac.errors import FlashSACError, MissingExtra, UnknownTask
+from flashsac.errors import FlashSACError, MissingExtra, NotEnoughMemory, UnknownTask
+from flashsac.memory import available_memory, size_text
 from flashsac.sims.engines import ENGINES, Options
 from flashsac.sims.tasks import Task, suite_of, tasks, unknown_task
-from flashsac.types import EnvSpec
 
 if TYPE_CHECKING:
     from flashsac.sims.base import VecEnv
+
+ON_CPU = ("envpool", "gymnasium", "dm_control")
+"""Engines that keep a whole model in main memory for every environment."""
 
 
 def make_env(
@@ -36,7 +40,9 @@ def make_env(
         return _registered_with_gymnasium(task, options)
     if known is None:
         raise unknown_task(task)
-    return ENGINES[choose_engine(known, config)].make(known, options)
+    engine = choose_engine(known, config)
+    check_memory(known, engine, config.num_envs)
+    return ENGINES[engine].make(known, options)
 
 
 def choose_engine(task: Task, config: EnvConfig) -> EngineName:
@@ -57,6 +63,19 @@ def choose_engine(task: Task, config: EnvConfig) -> EngineName:
     raise MissingExtra(
         f"{task.full_name} needs a simulator that is not installed ({', '.join(order)}). Install it with: {lines}"
     )
+
+
+def check_memory(task: Task, engine: EngineName, num_envs: int) -> None:
+    """Refuse, before any is made, more environments than fit: a machine out of memory kills the process, or stands still."""
+    if task.megabytes is None or engine not in ON_CPU:
+        return
+    each, available = 1e6 * task.megabytes, 0.9 * available_memory()
+    if num_envs * each > available:
+        raise NotEnoughMemory(
+            f"{num_envs:,} environments of {task.full_name} take about {size_text(num_envs * each)}, but only "
+            f"{size_text(available)} of memory are free for them. {int(available / each):,} fit: --env.num-envs "
+            f"{2 ** int(math.log2(max(1.0, available / each)))}"
+        )
 
 
 def _registered_with_gymnasium(task: str, options: Options) -> VecEnv:
@@ -107,6 +126,7 @@ def _import_factory(task: str) -> Callable[[], Any]:
 
 def _users_own(source: Any, config: EnvConfig, name: str | None = None) -> VecEnv:
     from flashsac.sims.gymnasium import from_factory, require_no_arguments
+    from flashsac.types import EnvSpec
 
     name = name or str(getattr(source, "__name__", type(source).__name__))
     if callable(source):

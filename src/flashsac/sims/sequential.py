@@ -141,10 +141,10 @@ class SequentialVecEnv:
 
 
 def _merge(infos: list[dict[str, Any]]) -> dict[str, Any]:
-    """Numbers that every environment reports, as arrays; success under one name."""
+    """Numbers that every environment reports, as arrays."""
     merged: dict[str, Any] = {}
     for key in infos[0]:
         values = [info.get(key) for info in infos]
         if all(isinstance(value, int | float | bool | np.number | np.bool_) for value in values):
-            merged["success" if key == "is_success" else key] = np.asarray(values)
+            merged[key] = np.asarray(values)
     return merged
