@@ -1,7 +1,9 @@
-"""Brings src/flashsac/sims/tasks.csv up to date with the EnvPool that is installed: tasks, dimensions, memory.
+"""Brings src/flashsac/sims/tasks.csv up to date with the simulators that are installed, so that `flashsac list` need not load them.
 
-python scripts/update_tasks.py                    new tasks of the suites that EnvPool has, with their dimensions
-python scripts/update_tasks.py --memory SUITE     measures what one environment of each task takes
+python scripts/update_tasks.py                    adds tasks that are new, with their dimensions
+python scripts/update_tasks.py --memory NAME ...  measures what one environment takes; a suite's name, or a task's
+
+Rows that are there stay as they are: those with a score are the paper's tables.
 """
 
 from __future__ import annotations
@@ -10,16 +12,19 @@ import csv
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 FILE = Path(__file__).parents[1] / "src" / "flashsac" / "sims" / "tasks.csv"
-PATTERNS = {
-    "myosuite": r"MyoSuite/(.*)",
-    "metaworld": r"MetaWorld/(.*)",
-    "robotics": r"((?:Fetch|HandReach|HandManipulate|AdroitHand|PointMaze|AntMaze).*)",
+MUJOCO = (
+    "Ant HalfCheetah Hopper Humanoid HumanoidStandup InvertedDoublePendulum InvertedPendulum Reacher Swimmer Walker2d"
+).split()
+ONLY_IN_ENVPOOL = {
+    "playground": r"MuJoCoPlayground/(.*)-v1",
+    # Gymnasium-Robotics' own Fetch and Shadow hand fail with the MuJoCo we pin (an assertion of theirs).
+    "robotics": r"((?:Fetch|HandReach|HandManipulate|PointMaze|AntMaze).*)",
 }
+IN_BOTH = {"myosuite": r"MyoSuite/(.*)", "metaworld": r"MetaWorld/(.*)", "robotics": r"(AdroitHand.*)"}
 FEW, MANY = 4, 20
 
 
@@ -29,7 +34,8 @@ def main(arguments: list[str]) -> None:
         columns, rows = list(reader.fieldnames or []), list(reader)
     if arguments[:1] == ["--memory"]:
         for row in rows:
-            if row["suite"] in arguments[1:] and "envpool" in row["engines"]:
+            names = {row["suite"], f"{row['suite']}:{row['task']}"}
+            if names & set(arguments[1:]) and "envpool" in row["engines"]:
                 row["megabytes"] = f"{_megabytes(row):.2g}"
                 print(row["suite"], row["task"], row["megabytes"], flush=True)
                 _write(columns, rows)
@@ -46,32 +52,45 @@ def _write(columns: list[str], rows: list[dict[str, str]]) -> None:
         writer.writerows(rows)
 
 
-def _new_tasks(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+def _candidates() -> Iterator[tuple[str, str, str]]:
+    """(suite, own id, engines)"""
     import envpool
     import gymnasium
-    import gymnasium_robotics
+    from dm_control import suite
 
-    gymnasium.register_envs(gymnasium_robotics)
+    pool = set(envpool.list_all_envs())
+    for name in (f"{robot}-{version}" for version in ("v4", "v5") for robot in MUJOCO):
+        found = [engine for engine, has in (("envpool", pool), ("gymnasium", gymnasium.registry)) if name in has]
+        yield "mujoco", name, "+".join(found)
+    for domain, task in suite.ALL_TASKS:
+        env_id = "".join(part.capitalize() for part in f"{domain}_{task}".split("_")) + "-v1"
+        yield "dmc", f"{domain}-{task}", "dm_control+envpool" if env_id in pool else "dm_control"
+    for patterns, engines in ((ONLY_IN_ENVPOOL, "envpool"), (IN_BOTH, "envpool+gymnasium")):
+        for suite_name, pattern in patterns.items():
+            for match in filter(None, (re.fullmatch(pattern, env_id) for env_id in sorted(pool))):
+                yield suite_name, match[1], engines
+
+
+def _new_tasks(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    from flashsac.sims.engines import ENGINES, Options
+    from flashsac.sims.tasks import Task
+
     known = {(row["suite"], row["own_id"] or row["task"]) for row in rows}
-    found = {}
-    for env_id in envpool.list_all_envs():
-        for suite, pattern in PATTERNS.items():
-            match = re.fullmatch(pattern, env_id)
-            if match and (suite, match[1]) not in known:
-                spec = envpool.make_spec(env_id)
-                boxes = getattr(spec.observation_space, "spaces", {"": spec.observation_space})
-                width = sum(int(np.prod(box.shape)) for box in boxes.values())
-                # Gymnasium-Robotics' Fetch and Shadow hand fail with the MuJoCo we pin (an assertion of theirs).
-                own = suite != "robotics" or (match[1] in gymnasium.registry and "AdroitHand" in match[1])
-                found[suite, match[1]] = {
-                    "suite": suite,
-                    "task": match[1],
-                    "obs": str(width),
-                    "action": str(spec.action_space.shape[0]),
-                    "engines": "envpool+gymnasium" if own else "envpool",
-                    "normal": "",
-                }
-    return list(found.values())
+    found = []
+    for suite, name, engines in _candidates():
+        if (suite, name) in known or not engines:
+            continue
+        first = engines.split("+")[0]
+        task = Task(suite, name, 0, None, 0, (), name, None, None, "return", None)
+        try:
+            spec = ENGINES[first].make(task, Options(num_envs=1)).spec  # type: ignore[index]
+        except Exception as error:  # one that needs an old mujoco, or pixels, is left out, and said so
+            print(f"left out {suite}:{name}: {type(error).__name__}: {str(error)[:100]}")
+            continue
+        critic = str(spec.obs.get("critic", ""))
+        row = {"suite": suite, "task": name, "obs": str(spec.obs["actor"]), "critic_obs": critic, "normal": ""}
+        found.append(row | {"action": str(spec.action_dim), "engines": engines})
+    return found
 
 
 def _megabytes(row: dict[str, str]) -> float:

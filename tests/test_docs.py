@@ -71,3 +71,20 @@ def test_make_targets_of_the_readme_exist():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", "\n".join(blocks("bash")), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_simulator_of_the_docs_trains(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "add-a-simulator.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) < 60
+    short = code.replace(
+        "steps=400_000, agent=dict(updates_per_transition=0.01)",
+        "steps=60_000, agent=dict(updates_per_transition=0.01, critic_width=32, actor_width=16), "
+        "compile='off', quiet=True, eval=dict(every=30_000)",
+    )
+    assert short != code
+    names: dict = {}
+    exec(compile(short, "add-a-simulator.md", "exec"), names)
+    assert names["result"].step == 60_000
+    assert names["result"].best > 0, "better than falling"

@@ -22,7 +22,7 @@ class BadSimulation(FlashSACError):
 
 
 class NotEnoughMemory(FlashSACError):
-    """The replay buffer would not fit."""
+    """The replay buffer, or the environments, would not fit."""
 
 
 class RunDirectoryError(FlashSACError):
