@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO_RUN ?= runs/demo
 SEED ?= 0
 
-.PHONY: setup demo test check format clean
+.PHONY: setup demo test test-sims check format clean
 
 setup: $(VENV)/.installed
 
@@ -24,6 +24,10 @@ demo: setup
 
 test: check
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
+
+# Every simulator that can be installed, each in a virtual environment of its own; SIMS="genesis mjlab" for some of them.
+test-sims: setup
+	$(BIN)/python scripts/test_sims.py $(SIMS)
 
 check: setup
 	$(BIN)/ruff check .

@@ -22,6 +22,7 @@ from flashsac.experiments.figures import Row
 from flashsac.experiments.wall_clock import wall_clock
 from flashsac.presets import PRESETS
 from flashsac.settings import configure
+from flashsac.sims.base import VecEnv
 from flashsac.sims.registry import make_env
 from flashsac.types import CPU, EnvSpec, Step
 
@@ -141,14 +142,9 @@ class Bench:
 
     def _steps_per_second(self, task: str) -> list[Row]:
         env = make_env(task, api.resolve(task, configure(task, "laptop")).env)
-        env.reset(0)
-        generator, num_envs = torch.Generator().manual_seed(0), env.spec.num_envs
-        steps, start = 0, time.perf_counter()
-        while (passed := time.perf_counter() - start) < 0.3 * self.seconds:
-            env.step(2 * torch.rand(num_envs, env.spec.action_dim, generator=generator) - 1)
-            steps += num_envs
+        rate = steps_per_second(env, 0.3 * self.seconds)
         env.close()
-        return [Row("simulator", task, f"{num_envs} environments", steps / passed, "steps/s")]
+        return [Row("simulator", task, f"{env.spec.num_envs} environments", rate, "steps/s")]
 
     def _native_precisions(self) -> list[str]:
         """Those that this device does not merely emulate."""
@@ -209,6 +205,18 @@ class Bench:
     def _wait(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
+
+
+def steps_per_second(env: VecEnv, seconds: float) -> float:
+    """Random actions, resets included."""
+    env.reset(0)
+    generator, num_envs = torch.Generator().manual_seed(0), env.spec.num_envs
+    steps, start = 0, time.perf_counter()
+    while (passed := time.perf_counter() - start) < seconds:
+        action = 2 * torch.rand(num_envs, env.spec.action_dim, generator=generator) - 1
+        env.step(action.to(env.spec.device))
+        steps += num_envs
+    return steps / passed
 
 
 class Products(TorchDispatchMode):

@@ -1,0 +1,174 @@
+"""Every simulator that can be installed, for real: its own virtual environment, its tests, check_env, thirty seconds of training.
+
+python scripts/test_sims.py [NAME ...]      builds .venvs/NAME where it is missing; hours the first time, mostly downloads
+
+Prints a table and writes benchmarks/results/simulators.csv. What cannot be installed everywhere (Isaac Lab, HumanoidBench) is
+tested against fakes that keep its documented conventions, in `make test`.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "simulators.csv"
+SECONDS = 30
+FIELDS = ("suite", "engine", "task", "installed", "tests", "check_env", "trained", "updates", "steps_per_second")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sim:
+    """One row of the table."""
+
+    venv: str
+    """.venv itself, or one of .venvs."""
+    engine: str
+    task: str
+    tests: str
+    num_envs: int = 8
+
+    @property
+    def python(self) -> Path:
+        return ROOT / (".venv" if self.venv == "main" else f".venvs/{self.venv}") / "bin" / "python"
+
+
+SIMS = (
+    Sim("main", "envpool", "mujoco:HalfCheetah-v4", "test_adapters.py"),
+    Sim("main", "envpool", "dmc:humanoid-walk", "test_adapters.py"),
+    Sim("main", "envpool", "playground:G1JoystickFlatTerrain", "test_adapters.py"),
+    Sim("main", "envpool", "myosuite:myo-reach", "test_adapters.py"),
+    Sim("main", "envpool", "metaworld:Reach-v3", "test_adapters.py"),
+    Sim("main", "envpool", "robotics:FetchReachDense-v4", "test_adapters.py"),
+    Sim("main", "gymnasium", "mujoco:HalfCheetah-v4", "test_engines_agree.py", num_envs=1),
+    Sim("main", "dm_control", "dmc:humanoid-walk", "test_engines_agree.py", num_envs=1),
+    Sim("main", "gymnasium", "robotics:AdroitHandDoor-v1", "test_engines_agree.py", num_envs=1),
+    Sim("myosuite", "gymnasium", "myosuite:myo-reach", "test_engines_agree.py", num_envs=1),
+    Sim("metaworld", "gymnasium", "metaworld:Reach-v3", "test_engines_agree.py", num_envs=1),
+    Sim("genesis", "genesis", "genesis:go2-walk_easy", "test_genesis.py", num_envs=64),
+    Sim("mjlab", "mjlab", "mjlab:Mjlab-Cartpole-Swingup", "test_mjlab.py", num_envs=64),
+    Sim("maniskill", "maniskill", "maniskill:PullCube-v1", "test_maniskill.py", num_envs=2),
+    Sim("playground", "jax", "playground:CartpoleBalance", "test_playground.py", num_envs=64),
+)
+
+
+def main(wanted: list[str]) -> int:
+    rows = []
+    for sim in SIMS:
+        if wanted and sim.venv not in wanted and sim.task.split(":")[0] not in wanted:
+            continue
+        print(f"\n{sim.task} on {sim.engine} ({sim.venv}) ...", flush=True)
+        row = {"suite": sim.task.split(":")[0], "engine": sim.engine, "task": sim.task}
+        row["installed"] = _install(sim)
+        if row["installed"] != "no":
+            row |= _measure(sim)
+        rows.append(row)
+        print({name: row.get(name, "") for name in FIELDS}, flush=True)
+    _report(rows, whole=not wanted)
+    bad = [row["task"] for row in rows if row.get("trained") != "yes" or row.get("check_env") != "yes"]
+    print(f"\nfailed: {', '.join(bad)}" if bad else "\nall well")
+    return 1 if bad else 0
+
+
+def _install(sim: Sim) -> str:
+    """The version of the simulator's package, or no."""
+    package = {"envpool": "envpool", "dm_control": "dm_control", "jax": "playground"}
+    names = {
+        "mujoco": "gymnasium",
+        "robotics": "gymnasium-robotics",
+        "genesis": "genesis-world",
+        "maniskill": "mani_skill",
+    }
+    name = package.get(sim.engine) or names.get(sim.task.split(":")[0], sim.task.split(":")[0])
+    try:
+        if not sim.python.exists():
+            _build(sim)
+        version = f"import importlib.metadata as m; print(m.version('{name}'))"
+        return subprocess.run([sim.python, "-c", version], capture_output=True, text=True, check=True).stdout.strip()
+    except subprocess.CalledProcessError as error:
+        print(error.stderr or error)
+        return "no"
+
+
+def _build(sim: Sim) -> None:
+    folder = sim.python.parents[1]
+    pins = ROOT / "constraints" / f"{sim.venv}.txt"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [sim.python, "-m", "pip", "install", "--quiet", "--constraint", pins]
+    subprocess.run([*pip, "torch"], check=True)  # first and alone, or another build of it may be chosen
+    subprocess.run([*pip, "--editable", f"{ROOT}[{sim.venv}]", "pytest"], check=True)
+    if sim.venv == "maniskill":
+        subprocess.run(["sh", ROOT / "scripts" / "install_vulkan.sh"], check=True)
+
+
+def _measure(sim: Sim) -> dict[str, str]:
+    tests = subprocess.run([sim.python, "-m", "pytest", "-q", ROOT / "tests" / "sims" / sim.tests], cwd=ROOT)
+    code = (
+        "import flashsac; from flashsac.config import EnvConfig; from flashsac.experiments.bench import steps_per_second\n"
+        f"config = EnvConfig(num_envs={sim.num_envs}, engine='{sim.engine}')\n"
+        f"env = flashsac.make_env('{sim.task}', config); flashsac.check_env(env); print(round(steps_per_second(env, 5.0)))"
+    )
+    checked = subprocess.run([sim.python, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    if checked.returncode:
+        print(checked.stderr)
+    return {
+        "tests": "pass" if tests.returncode == 0 else "FAIL",
+        "check_env": "yes" if checked.returncode == 0 else "NO",
+        "steps_per_second": checked.stdout.split()[-1] if checked.returncode == 0 else "",
+    } | _train(sim)
+
+
+def _train(sim: Sim) -> dict[str, str]:
+    """Half a minute from the first update on, then Ctrl-C."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder, "run")
+        options = f"--preset laptop --steps 10000000 --agent.warmup 1000 --replay.capacity 100000 --env.num-envs {sim.num_envs}"
+        options += f" --env.engine {sim.engine} --eval.every 0 --log-every 200 --no-video --run-dir {run}"
+        process = subprocess.Popen([sim.python, "-m", "flashsac", "train", sim.task, *options.split()], cwd=folder)
+        deadline, until = time.time() + 900, None
+        while process.poll() is None and time.time() < (until or deadline):
+            time.sleep(1)
+            if until is None and float(_last_row(run).get("updates") or 0) > 0:
+                until = time.time() + SECONDS
+        process.send_signal(signal.SIGINT)
+        process.wait(120)
+        row = _last_row(run)
+    updates, loss = float(row.get("updates") or 0), float(row.get("critic_loss") or "nan")
+    return {"trained": "yes" if until and updates > 0 and math.isfinite(loss) else "NO", "updates": f"{updates:.0f}"}
+
+
+def _last_row(run: Path) -> dict[str, str]:
+    try:
+        with open(run / "metrics.csv") as file:
+            return list(csv.DictReader(file))[-1]
+    except (OSError, IndexError):
+        return {}
+
+
+def _report(rows: list[dict[str, str]], whole: bool) -> None:
+    widths = {name: max(len(name), *(len(row.get(name, "")) for row in rows)) for name in FIELDS}
+    print("\n" + "  ".join(name.ljust(widths[name]) for name in FIELDS))
+    for row in rows:
+        print("  ".join(row.get(name, "").ljust(widths[name]) for name in FIELDS))
+    if not whole and RESULTS.exists():  # a part of the table was asked for: the rest stays
+        with RESULTS.open() as file:
+            new = {(row["engine"], row["task"]) for row in rows}
+            rows = [row for row in csv.DictReader(file) if (row["engine"], row["task"]) not in new] + rows
+    order = {(sim.engine, sim.task): i for i, sim in enumerate(SIMS)}
+    with RESULTS.open("w") as file:
+        writer = csv.DictWriter(file, FIELDS, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(sorted(rows, key=lambda row: order[row["engine"], row["task"]]))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    sys.exit(main(sys.argv[1:]))
