@@ -1,4 +1,4 @@
-"""Where two engines offer one task, they offer the same task: a fixed policy sees and earns the same, statistically."""
+"""Where two engines offer one task, they offer the same task: fixed policies see and earn the same, statistically."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ class Seen(NamedTuple):
 
 
 def episodes(task: str, engine: str, gain: float) -> Seen:
-    """The first episode of every environment under a fixed linear policy, which mixes all observations into every action."""
+    """The first episode of every environment, each under a fixed linear policy of its own that mixes all observations into every
+    action; one policy for all would make a single sample of a task that starts always the same."""
     env = make_env(task, EnvConfig(num_envs=EPISODES, engine=engine, max_episode_steps=LIMIT))
     generator = torch.Generator().manual_seed(0)
-    weights = gain * torch.randn(env.spec.obs["actor"], env.spec.action_dim, generator=generator)
+    weights = gain * torch.randn(EPISODES, env.spec.obs["actor"], env.spec.action_dim, generator=generator)
     weights /= env.spec.obs["actor"] ** 0.5
     obs = env.reset(7)["actor"]
     alive = torch.ones(EPISODES, dtype=torch.bool)
@@ -39,7 +40,7 @@ def episodes(task: str, engine: str, gain: float) -> Seen:
     terminated = torch.zeros(EPISODES, dtype=torch.bool)
     rewards, seen = [], [obs]
     while alive.any():
-        step = env.step(torch.tanh(obs @ weights))
+        step = env.step(torch.tanh(torch.einsum("eo,eoa->ea", obs, weights)))
         returns += step.reward * alive
         lengths += alive
         terminated |= step.terminated & alive

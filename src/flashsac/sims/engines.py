@@ -56,10 +56,16 @@ def _envpool(task: Task, options: Options) -> VecEnv:
         env_id = "".join(part.capitalize() for part in task.name.replace("-", "_").split("_")) + "-v1"
     elif task.suite == "playground":
         env_id += "-v1"
-    return EnvPoolVecEnv(env_id, options.num_envs, max_episode_steps=options.max_episode_steps, render=options.render)
+    # Meta-World's own package shows the goal; EnvPool hides it unless asked.
+    own = {"partially_observable": False} if task.suite == "metaworld" else {}
+    return EnvPoolVecEnv(
+        env_id, options.num_envs, max_episode_steps=options.max_episode_steps, render=options.render, own=own
+    )
 
 
 def _gymnasium(task: Task, options: Options) -> VecEnv:
+    if task.suite == "metaworld":
+        return _from("metaworld", "make_metaworld")(task, options)
     from flashsac.sims.gymnasium import make_gymnasium
 
     # These register their environments when they are imported.

@@ -32,15 +32,23 @@ def dropped_keys(env_id: str) -> tuple[str, ...]:
 
 
 class EnvPoolVecEnv:
-    """`env_id` is EnvPool's own name. The pool is made at reset, because that is when EnvPool takes its seed."""
+    """`env_id` is EnvPool's own name, `own` are options of its own. The pool is made at reset, when EnvPool takes its seed."""
 
-    def __init__(self, env_id: str, num_envs: int, *, max_episode_steps: int | None = None, render: bool = False):
+    def __init__(
+        self,
+        env_id: str,
+        num_envs: int,
+        *,
+        max_episode_steps: int | None = None,
+        render: bool = False,
+        own: dict[str, Any] | None = None,
+    ):
         if render:
             load_gl_library()
         import envpool
 
         self._envpool, self._id, self._render = envpool, env_id, render
-        self._options: dict[str, Any] = {"num_envs": num_envs}
+        self._options: dict[str, Any] = {"num_envs": num_envs, **(own or {})}
         if max_episode_steps is not None:
             self._options["max_episode_steps"] = max_episode_steps
         described = envpool.make_spec(env_id, **self._options)
