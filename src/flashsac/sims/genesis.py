@@ -7,6 +7,7 @@ rewards and observations are computed, so that final observations are true.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from flashsac.sims.genesis_task import GenesisTask, Sampler
 from flashsac.sims.tasks import Task, unknown_task
 from flashsac.types import EnvSpec, Obs, Step
 
-TASKS = {
+TASKS: dict[str, Callable[[], GenesisTask]] = {
     "go2-walk_easy": genesis_go2.walk_easy,
     "go2-walk": genesis_go2.walk,
     "panda-grasp": genesis_panda.PandaGrasp,
@@ -40,8 +41,8 @@ class GenesisVecEnv:
 
     def __init__(self, task: GenesisTask, options: Options):
         gs = initialised(options.device)
-        self._task, self._num_envs = task, options.num_envs
-        limit = options.max_episode_steps or round(task.episode_seconds / task.control_seconds)
+        self._task, self._num_envs, self._refusal = task, options.num_envs, gs.GenesisException
+        self._max_steps = options.max_episode_steps or round(task.episode_seconds / task.control_seconds)
         self._limits = torch.tensor(task.action_limits, device=gs.device)
         self.spec = EnvSpec(
             num_envs=options.num_envs,
@@ -49,9 +50,10 @@ class GenesisVecEnv:
             action_dim=len(task.action_limits),
             action_low=tuple(-limit for limit in task.action_limits),
             action_high=task.action_limits,
-            max_episode_steps=limit,
+            max_episode_steps=self._max_steps,
             device=gs.device,
             fps=1.0 / task.control_seconds,
+            can_save_state=True,
         )
         self._scene = gs.Scene(
             sim_options=gs.options.SimOptions(dt=task.control_seconds, substeps=task.substeps),
@@ -77,7 +79,7 @@ class GenesisVecEnv:
         # Genesis would raise for all environments when one diverges; as NaN it is dropped and reset by itself.
         diverged = self._scene.rigid_solver.get_error_envs_mask()
         reward = reward.masked_fill(diverged, float("nan"))
-        truncated = self._elapsed >= self.spec.max_episode_steps
+        truncated = self._elapsed >= self._max_steps
         if truncated.any() and (success := self._task.trial(self._simulate)) is not None:
             # The trial moves every robot, so the episodes of all are over, also of those reset early after diverging.
             truncated = torch.ones_like(truncated)
@@ -101,10 +103,32 @@ class GenesisVecEnv:
         return np.asarray(self._camera.render()[0], np.uint8)
 
     def state_dict(self) -> dict[str, Any]:
-        return {}
+        return {
+            "solvers": {
+                name: {key: torch.as_tensor(rows) for key, rows in solver.arrays.items()}
+                for name, solver in self._record().sim.solvers.items()
+            },
+            "task": self._task.state_dict(),
+            "elapsed": self._elapsed.clone(),
+            "random": self._draw.generator.get_state(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
-        return False
+        record = self._record()
+        for name, solver in record.sim.solvers.items():
+            solver.arrays = state["solvers"][name]
+        try:
+            self._scene.__setstate__(record)
+        except self._refusal:
+            return False  # saved by another version of Genesis
+        self._task.load_state_dict(state["task"])
+        self._elapsed.copy_(state["elapsed"])
+        self._draw.generator.set_state(state["random"])
+        return True
+
+    def _record(self) -> Any:
+        """Genesis' own record of the scene; the solvers' arrays in it are all that changes from step to step."""
+        return self._scene.__getstate__()
 
     def close(self) -> None:
         self._scene.destroy()
@@ -112,13 +136,16 @@ class GenesisVecEnv:
 
 def initialised(device: str) -> Any:
     """The genesis module, initialised. That can be done once in a process, and only for one device."""
+    with contextlib.suppress(ImportError):
+        # Genesis' compiler imports pip, after which Python < 3.12 cannot import setuptools, which torch.compile needs.
+        import setuptools  # noqa: F401
     import genesis as gs
 
     if not gs._initialized:
         gs.init(backend=gs.cpu if device == "cpu" else gs.gpu, logging_level="error")
     if gs.device.type != torch.device(device).type:
         raise FlashSACError(
-            f"Genesis already runs on {gs.device.type} in this process, and cannot run on {device} too. Use one device for "
-            "training and evaluation, or another process."
+            f"Genesis runs on {gs.device.type} in this process, so it cannot run on {device}. Use one device for training and "
+            f"evaluation (--device {gs.device.type}), or see that Genesis finds the other."
         )
     return gs

@@ -192,6 +192,12 @@ class Go2Walk:
     def trial(self, simulate: Callable[[], None]) -> Tensor | None:
         return None
 
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"command": self._command.clone(), "action": self._action.clone()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self._command, self._action = (state[name].to(self._default.device).clone() for name in ("command", "action"))
+
     def focus(self) -> Tensor:
         return self._robot.get_pos()[0]
 

@@ -77,9 +77,9 @@ class PandaGrasp:
     """The box stands somewhere in front of the arm, free to be pushed over."""
 
     obs = {"actor": 14}
-    action_limits = (MAX_MOVE,) * 3 + (MAX_TURN,) * 3
+    action_limits: tuple[float, ...] = (MAX_MOVE,) * 3 + (MAX_TURN,) * 3
     control_seconds, substeps, episode_seconds = 0.01, 2, 3.0
-    camera_offset = (1.3, -1.3, 0.9)
+    camera_offset = (1.1, -1.1, 0.7)
 
     def add_to(self, scene: Any) -> None:
         import genesis as gs
@@ -147,6 +147,12 @@ class PandaGrasp:
             self._move(twist, FINGERS_CLOSED)
             simulate()
         return self._box.get_pos()[:, 2] > BOX[2] / 2 + LIFTED
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"target": self._target.clone()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self._target = state["target"].to(self._home.device).clone()
 
     def focus(self) -> Tensor:
         return self._target.new_tensor((0.35, 0.0, 0.3))
