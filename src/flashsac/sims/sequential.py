@@ -60,9 +60,8 @@ class SequentialVecEnv:
         self._episodes: list[_Episode] = []
 
     def reset(self, seed: int) -> Obs:
-        # Neighbouring seeds share no environment: a run with seed 1 must not repeat the episodes of seed 0.
-        seeds = np.random.SeedSequence(seed).generate_state(len(self._envs)) if len(self._envs) > 1 else [seed]
-        self._episodes = [self._begin(env, int(s)) for env, s in zip(self._envs, seeds, strict=True)]
+        seeds = environment_seeds(seed, len(self._envs))
+        self._episodes = [self._begin(env, s) for env, s in zip(self._envs, seeds, strict=True)]
         obs = self._stack([episode.obs for episode in self._episodes])
         return first_obs(obs)
 
@@ -138,6 +137,11 @@ class SequentialVecEnv:
     def close(self) -> None:
         for env in self._envs:
             env.close()
+
+
+def environment_seeds(seed: int, num_envs: int) -> list[int]:
+    """Neighbouring seeds share no environment: a run with seed 1 must not repeat the episodes of seed 0."""
+    return np.random.SeedSequence(seed).generate_state(num_envs).tolist() if num_envs > 1 else [seed]
 
 
 def _merge(infos: list[dict[str, Any]]) -> dict[str, Any]:
