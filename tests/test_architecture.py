@@ -15,7 +15,7 @@ LAYERS = [
     ["sims"],
     ["counters", "storage", "checkpoint"],
     ["policy", "run"],
-    ["evaluate", "logging", "video"],
+    ["evaluate", "evaluation_process", "logging", "video"],
     ["trainer"],
     ["api"],
     ["experiments"],

@@ -59,6 +59,12 @@ def choose_engine(task: Task, config: EnvConfig) -> EngineName:
     )
 
 
+def one_env_per_process(task: Any, config: EnvConfig) -> bool:
+    """True if no second environment can be made beside the one that trains."""
+    known = tasks().get(task) if isinstance(task, str) else None
+    return known is not None and ENGINES[choose_engine(known, config)].one_per_process
+
+
 def _registered_with_gymnasium(task: str, options: Options) -> VecEnv:
     import gymnasium
 
