@@ -58,6 +58,7 @@ def test_check_env(task, new, monkeypatch):
 def test_final_observations_are_those_before_the_reset(task, new, monkeypatch):
     monkeypatch.setattr(fakes.WORLD, "new_version", new)
     env = make(task, max_episode_steps=7)
+    assert env.spec.max_episode_steps == 7, "0.14 s / 0.02 s is a little more than 7"
     shift = 3.0 if task == DIRECT else 0.0  # the noise that DirectRLEnv.step adds
     position, clock = slice(0, env.spec.action_dim), env.spec.action_dim
     before = env.reset(0)["actor"] - shift
