@@ -16,7 +16,7 @@ LAYERS = [
     ["settings"],
     ["counters", "storage", "checkpoint"],
     ["policy", "run"],
-    ["evaluate", "logging", "video"],
+    ["evaluate", "evaluation_process", "logging", "video"],
     ["trainer"],
     ["api"],
     ["experiments"],

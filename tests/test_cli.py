@@ -69,7 +69,7 @@ def test_train_eval_play_report_list(tmp_path):
 def test_list_shows_dims_and_engines():
     out = cli("list", "playground").stdout
     line = next(line for line in out.splitlines() if "G1JoystickFlatTerrain" in line)
-    assert line.split() == "playground:G1JoystickFlatTerrain 103 (216) 29 40 return 0.97 parallel envpool".split()
+    assert line.split() == "playground:G1JoystickFlatTerrain 103 (216) 29 40 return 0.97 parallel envpool, jax".split()
 
 
 def test_list_has_the_papers_tables():

@@ -18,12 +18,13 @@ from flashsac.core.agent import Agent
 from flashsac.core.compiler import DTYPES, compiler_for, compiler_missing
 from flashsac.counters import Clock, EpisodeStats, UpdateBudget
 from flashsac.errors import BadSimulation, CheckpointError
-from flashsac.evaluate import Evaluator
+from flashsac.evaluate import Evaluation, Evaluator
+from flashsac.evaluation_process import ProcessEvaluator
 from flashsac.logging import MetricsLog, Progress, read_metrics
-from flashsac.policy import make_policy
+from flashsac.policy import Policy, make_policy
 from flashsac.run import Run
 from flashsac.sims.base import OverlappingVecEnv
-from flashsac.sims.registry import make_env, more_like
+from flashsac.sims.registry import make_env, more_like, one_env_per_process
 from flashsac.storage import make_replay
 from flashsac.types import Obs, Step
 
@@ -81,6 +82,7 @@ class Trainer:
         )
         self._overlapping = self.env if config.env.overlap and isinstance(self.env, OverlappingVecEnv) else None
         self.evaluator: Evaluator | None = None
+        self.evaluator_process: ProcessEvaluator | None = None
         self.budget = UpdateBudget(agent_config.updates_per_transition)
         self.episodes = EpisodeStats(spec.num_envs)
         self.store = CheckpointStore(run.path, run.task, config.keep_checkpoints)
@@ -184,15 +186,7 @@ class Trainer:
             self.metrics |= self.agent.update()
 
     def _evaluate(self) -> dict[str, float]:
-        if self.evaluator is None:
-            self.evaluator = Evaluator(
-                more_like(self.task),
-                self.config.env,
-                self.config.eval.episodes,
-                self.config.seed + EVAL_SEED,
-                device=self.config.device,
-            )
-        scores = self.evaluator.run(lambda obs: self.agent.act(obs, explore=False)).summary()
+        scores = self._run_episodes().summary()
         if scores["eval_return"] > self.best:
             try:
                 self.store.save_best(self.step, scores["eval_return"], self._save_policy)
@@ -202,6 +196,21 @@ class Trainer:
                     f"warning: the best policy so far could not be written ({error.strerror}); training goes on"
                 )
         return scores
+
+    def _run_episodes(self) -> Evaluation:
+        """Beside the training environment, or in another process where the simulator allows no second one."""
+        config, seed = self.config, self.config.seed + EVAL_SEED
+        if one_env_per_process(self.task, config.env):
+            if self.evaluator_process is None:
+                self.evaluator_process = ProcessEvaluator(
+                    self.task, config.env, config.eval.episodes, seed, device=config.device
+                )
+            return self.evaluator_process.run(self._policy())
+        if self.evaluator is None:
+            self.evaluator = Evaluator(
+                more_like(self.task), config.env, config.eval.episodes, seed, device=config.device
+            )
+        return self.evaluator.run(lambda obs: self.agent.act(obs, explore=False))
 
     def _write_row(self, rate: float, scores: dict[str, float]) -> None:
         row: dict[str, float] = {"step": self.step, "updates": self.agent.updates, **self.episodes.summary(), **scores}
@@ -267,8 +276,11 @@ class Trainer:
         spec = self.env.spec
         return {"obs": spec.obs, "action_dim": spec.action_dim, "num_envs": spec.num_envs}
 
+    def _policy(self) -> Policy:
+        return make_policy(self.agent.learner.actor, self.run.task, self.env.spec, self.config.agent)
+
     def _save_policy(self, path: Path) -> None:
-        make_policy(self.agent.learner.actor, self.run.task, self.env.spec, self.config.agent).save(path)
+        self._policy().save(path)
 
     def _load(self) -> list[str]:
         checkpoint, problems = self.store.load()
@@ -324,7 +336,7 @@ class Trainer:
     def close(self) -> None:
         """Everything, whatever fails on the way."""
         with contextlib.ExitStack() as stack:
-            for part in (self.run, self.env, self.evaluator, self.log, self.progress):
+            for part in (self.run, self.env, self.evaluator, self.evaluator_process, self.log, self.progress):
                 if part is not None:
                     stack.callback(part.close)
 

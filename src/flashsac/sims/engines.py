@@ -44,6 +44,8 @@ class Engine:
 
     make: Callable[[Task, Options], VecEnv]
     packages: dict[str, Package]
+    one_per_process: bool = False
+    """True if a process can hold only one environment: evaluation then gets a process of its own."""
 
 
 def _envpool(task: Task, options: Options) -> VecEnv:
@@ -137,6 +139,7 @@ ENGINES: dict[EngineName, Engine] = {
                 "isaaclab", "NVIDIA's own instructions, then pip install flashsac beside it (docs/simulators.md)"
             )
         },
+        one_per_process=True,
     ),
     "humanoidbench": Engine(
         _from("humanoidbench", "make_humanoidbench"),

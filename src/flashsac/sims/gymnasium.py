@@ -27,8 +27,9 @@ def make_gymnasium(
     max_episode_steps: int | None = None,
     render: bool = False,
     package: str | None = None,
+    wrap: Callable[[Any], Any] = lambda env: env,
 ) -> SequentialVecEnv:
-    """Environments by their registered id; `package` is what registers them."""
+    """Environments by their registered id; `package` is what registers them, `wrap` mends each where it must."""
     import gymnasium
 
     if package is not None:
@@ -41,7 +42,7 @@ def make_gymnasium(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # the paper's -v4 tasks are "deprecated", on purpose
             gymnasium.logger.min_level = gymnasium.logger.ERROR
-            return gymnasium.make(env_id, **options)
+            return wrap(gymnasium.make(env_id, **options))
 
     if render:
         choose_gl_backend()

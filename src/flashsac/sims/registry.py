@@ -78,6 +78,12 @@ def check_memory(task: Task, engine: EngineName, num_envs: int) -> None:
         )
 
 
+def one_env_per_process(task: Any, config: EnvConfig) -> bool:
+    """True if no second environment can be made beside the one that trains."""
+    known = tasks().get(task) if isinstance(task, str) else None
+    return known is not None and ENGINES[choose_engine(known, config)].one_per_process
+
+
 def _registered_with_gymnasium(task: str, options: Options) -> VecEnv:
     import gymnasium
 

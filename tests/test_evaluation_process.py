@@ -1,0 +1,102 @@
+"""A process of its own finds the same scores as this one, on a real simulator, and its end is noticed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+import flashsac
+from flashsac.config import AgentConfig, EnvConfig
+from flashsac.core.networks import Policy as Actor
+from flashsac.errors import FlashSACError
+from flashsac.evaluate import Evaluator
+from flashsac.evaluation_process import ProcessEvaluator
+from flashsac.logging import read_metrics
+from flashsac.policy import Policy, make_policy
+from flashsac.sims import engines
+from flashsac.sims.registry import make_env, one_env_per_process
+from tests.helpers import TINY
+
+pytest.importorskip("mujoco")
+
+TASK, CONFIG = "mujoco:Hopper-v4", EnvConfig(num_envs=1, engine="gymnasium")
+
+
+def random_policy(seed: int) -> Policy:
+    torch.manual_seed(seed)
+    spec = make_env(TASK, CONFIG).spec
+    config = AgentConfig()
+    names = ("blocks", "residual", "batch_norm", "rms_norm")
+    options = {name: value for name, value in dataclasses.asdict(config).items() if name in names}
+    return make_policy(Actor(spec.obs["actor"], spec.action_dim, config.actor_width, **options), TASK, spec, config)
+
+
+@pytest.fixture
+def elsewhere():
+    evaluator = ProcessEvaluator(TASK, CONFIG, episodes=20, seed=7)
+    yield evaluator
+    evaluator.close()
+
+
+def test_scores_equal_those_of_this_process(elsewhere):
+    here = Evaluator(TASK, CONFIG, episodes=20, seed=7)
+    scores = []
+    for seed in (0, 1):  # the second one goes to the same child
+        policy = random_policy(seed)
+        expected, found = here.run(policy.act), elsewhere.run(policy)
+        for field in dataclasses.fields(expected):
+            assert np.array_equal(getattr(found, field.name), getattr(expected, field.name), equal_nan=True), field.name
+        scores.append(found.returns)
+    assert len(scores[0]) == 20
+    assert not np.array_equal(*scores), "the new weights did not arrive"
+
+
+def test_a_child_that_dies_is_an_error_and_not_a_wait(elsewhere):
+    elsewhere.run(random_policy(0))
+    os.kill(elsewhere._child.process.pid, signal.SIGKILL)
+    with pytest.raises(FlashSACError, match=r"died with code -9[\s\S]*--eval\.every 0"):
+        elsewhere.run(random_policy(0))
+    assert len(elsewhere.run(random_policy(0)).returns) == 20, "the next evaluation starts a new child"
+
+
+def test_what_the_child_cannot_do_is_said_in_its_words():
+    evaluator = ProcessEvaluator("mujoco:Hopper-v5000", CONFIG, episodes=2, seed=0)
+    with pytest.raises(FlashSACError, match="Hopper-v4"):
+        evaluator.run(random_policy(0))
+    evaluator.close()
+
+
+def test_a_crash_in_the_child_shows_its_last_line():
+    evaluator = ProcessEvaluator(TASK, CONFIG, episodes=None, seed=0)  # a bug, as far as the child can tell
+    with pytest.raises(FlashSACError, match="died with code 1: TypeError"):
+        evaluator.run(random_policy(0))
+
+
+def test_close_ends_the_child():
+    evaluator = ProcessEvaluator(TASK, CONFIG, episodes=1, seed=0)
+    evaluator.close()  # never started: nothing to end
+    evaluator.run(random_policy(0))
+    assert evaluator.close() == 0
+    assert evaluator.close() is None
+
+
+def test_the_trainer_uses_it_where_the_engine_allows_one_environment(tmp_path, monkeypatch):
+    assert not one_env_per_process(TASK, CONFIG)
+    monkeypatch.setitem(
+        engines.ENGINES, "gymnasium", dataclasses.replace(engines.ENGINES["gymnasium"], one_per_process=True)
+    )
+    assert one_env_per_process(TASK, CONFIG)
+    monkeypatch.setattr(Evaluator, "__init__", lambda *_, **__: pytest.fail("a second environment in this process"))
+    children = []
+    start = ProcessEvaluator._start
+    monkeypatch.setattr(ProcessEvaluator, "_start", lambda self: children.append(start(self)) or children[-1])
+    flashsac.train(TASK, run_dir=str(tmp_path), quiet=True, **TINY | {"env": dict(num_envs=2, engine="gymnasium")})
+    rows = [row for row in read_metrics(tmp_path / "metrics.csv") if np.isfinite(row.get("eval_return", np.nan))]
+    assert len(rows) == 3
+    assert len(children) == 1, "one child serves the whole run"
+    assert children[0].process.returncode == 0, "the run ended, and so did its child"
