@@ -18,6 +18,8 @@ LAYERS = [
     ["evaluate", "logging", "video"],
     ["trainer"],
     ["api"],
+    ["mjlab_runner"],
+    ["mjlab_tasks"],
     ["experiments"],
     ["cli"],
     ["__main__"],

@@ -59,7 +59,7 @@ class Evaluator:
             lengths += 1
             if "success" in step.info:
                 # Success at any time of the episode counts, as in the paper's benchmarks.
-                now = torch.as_tensor(np.asarray(step.info["success"], np.float32))
+                now = torch.as_tensor(step.info["success"], dtype=torch.float32, device="cpu")
                 success = torch.fmax(success, now)
             over = (step.terminated | step.truncated | ~step.valid).cpu() | (lengths >= MAX_STEPS)
             for i in over.nonzero()[:, 0].tolist():

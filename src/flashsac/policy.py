@@ -87,11 +87,16 @@ def load_policy(path: str | Path) -> Policy:
         raise CheckpointError(
             f"{file} is not a flashsac policy of format {FORMAT}. Load files written by `flashsac train`."
         )
+    return policy_from(meta, tensors, source=file)
+
+
+def policy_from(meta: dict[str, Any], tensors: dict[str, Tensor], source: str | Path) -> Policy:
+    """The network that `meta` describes, with these weights."""
     actor = Actor(meta["obs_dim"], len(meta["action_low"]), **meta["network"])
     try:
         actor.load_state_dict(tensors)
     except RuntimeError as error:
-        raise CheckpointError(f"{file} does not hold the weights its header describes ({error}).") from error
+        raise CheckpointError(f"{source} does not hold the weights its header describes ({error}).") from error
     return Policy(actor, meta)
 
 

@@ -86,11 +86,14 @@ class Trainer:
         self.store = CheckpointStore(run.path, run.task, config.keep_checkpoints)
         self.clock = Clock()
         self.step, self.best = 0, -math.inf
-        self._counted_from = (0, 0)  # (step, invalid) when this process took over
+        self._counted_from = 0  # the step at which this process took over
+        self._dropped = self._broken = (
+            0  # since then: transitions without an outcome, and those of them with NaN or Inf
+        )
         self.metrics: dict[str, Tensor] = {}
         self.row: dict[str, float] = {}
         self._stopped = False
-        self._warned = False
+        self._said: set[str] = set()
 
         self.obs: Obs
         notes: list[str] = []
@@ -142,7 +145,7 @@ class Trainer:
                 self.progress.advance(self.step)
                 if crossed(previous, self.step, save_every) and not last:
                     self._save(fatal=False)
-                self._check_simulator()
+                self._check_simulator(step)
             if self._stopped:
                 self.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
             self._save(fatal=True)
@@ -220,23 +223,33 @@ class Trainer:
             self.progress.say(f"warning: a row of metrics could not be written ({error.strerror}); training goes on")
         self.progress.row(row)
 
-    def _check_simulator(self) -> None:
-        """NaN and Inf were dropped already; say so once, and give up when there are too many."""
-        since, before = self._counted_from
-        invalid, total = self.replay.invalid - before, self.step - since
-        if invalid and not self._warned:
-            self._warned = True
-            self.progress.say(
-                "warning: the simulator returned NaN or Inf; such transitions are dropped and counted (invalid)"
-            )
-        if invalid <= self.config.max_invalid * max(total, 1000):
+    def _check_simulator(self, step: Step) -> None:
+        """What has no outcome was dropped already; say so once, and give up when there are too many NaN and Inf."""
+        if self.replay.invalid == self._dropped:
+            return
+        self._dropped = self.replay.invalid
+        # A cut-off episode without a final observation is no fault of the physics: such simulators reset before they show it.
+        broken = int((~step.valid & ~step.truncated).sum())
+        self._broken += broken
+        self._say_once(
+            "warning: the simulator returned NaN or Inf; such transitions are dropped and counted (invalid)"
+            if broken
+            else "note: the simulator shows no final observations; steps at which a time limit ends an episode are dropped (invalid)"
+        )
+        total = self.step - self._counted_from
+        if self._broken <= self.config.max_invalid * max(total, 1000):
             return
         saved = self._save(fatal=False)
         raise BadSimulation(
-            f"{invalid:,} of {total:,} transitions held NaN or Inf, more than --max-invalid {self.config.max_invalid:g} allows. "
+            f"{self._broken:,} of {total:,} transitions held NaN or Inf, more than --max-invalid {self.config.max_invalid:g} allows. "
             f"They were dropped{', and a checkpoint was saved' if saved else ''}. The simulation is probably unstable: check its "
             f"time step, gains and action range; then: flashsac resume {self.run.path}"
         )
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self.progress.say(line)
 
     # --- saving and loading --------------------------------------------------------------------------------------------
 
@@ -291,7 +304,7 @@ class Trainer:
         self.budget.owed, self.clock.seconds = state["owed"], state["seconds"]
         self.best = max(state["best"], self.store.best_score())
         self.step = checkpoint.step
-        self._counted_from = (self.step, self.replay.invalid)
+        self._counted_from, self._dropped = self.step, self.replay.invalid
         self.row = next(iter(read_metrics(self.run.path / "metrics.csv")[-1:]), {})
         notes.append(f"resuming {self.run.task} at step {self.step:,} of {self.config.steps:,}")
         if self.env.spec.can_save_state and self.env.load_state_dict(state["env"]):
