@@ -134,10 +134,10 @@ def _users_own(source: Any, config: EnvConfig, name: str | None = None) -> VecEn
 
 def environments_in(task: Any) -> int:
     """How many environments an object already holds."""
-    from flashsac.sims.rsl_rl import speaks_rsl_rl
-
     own = getattr(task, "spec", None)
-    return own.num_envs if isinstance(own, EnvSpec) else task.num_envs if speaks_rsl_rl(task) else 1
+    if isinstance(own, EnvSpec):
+        return own.num_envs
+    return task.num_envs if is_only_one(task) else 1
 
 
 def is_only_one(task: Any) -> bool:
