@@ -19,6 +19,8 @@ LAYERS = [
     ["evaluate", "evaluation_process", "logging", "video"],
     ["trainer"],
     ["api"],
+    ["mjlab_runner"],
+    ["mjlab_tasks"],
     ["experiments"],
     ["cli"],
     ["__main__"],

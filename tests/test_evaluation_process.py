@@ -48,7 +48,7 @@ def test_scores_equal_those_of_this_process(elsewhere):
     scores = []
     for seed in (0, 1):  # the second one goes to the same child
         policy = random_policy(seed)
-        expected, found = here.run(policy.act), elsewhere.run(policy)
+        expected, found = here.run(policy.act), elsewhere.judge(policy)
         for field in dataclasses.fields(expected):
             assert np.array_equal(getattr(found, field.name), getattr(expected, field.name), equal_nan=True), field.name
         scores.append(found.returns)
@@ -57,30 +57,30 @@ def test_scores_equal_those_of_this_process(elsewhere):
 
 
 def test_a_child_that_dies_is_an_error_and_not_a_wait(elsewhere):
-    elsewhere.run(random_policy(0))
+    elsewhere.judge(random_policy(0))
     os.kill(elsewhere._child.process.pid, signal.SIGKILL)
     with pytest.raises(FlashSACError, match=r"died with code -9[\s\S]*--eval\.every 0"):
-        elsewhere.run(random_policy(0))
-    assert len(elsewhere.run(random_policy(0)).returns) == 20, "the next evaluation starts a new child"
+        elsewhere.judge(random_policy(0))
+    assert len(elsewhere.judge(random_policy(0)).returns) == 20, "the next evaluation starts a new child"
 
 
 def test_what_the_child_cannot_do_is_said_in_its_words():
     evaluator = ProcessEvaluator("mujoco:Hopper-v5000", CONFIG, episodes=2, seed=0)
     with pytest.raises(FlashSACError, match="Hopper-v4"):
-        evaluator.run(random_policy(0))
+        evaluator.judge(random_policy(0))
     evaluator.close()
 
 
 def test_a_crash_in_the_child_shows_its_last_line():
     evaluator = ProcessEvaluator(TASK, CONFIG, episodes=None, seed=0)  # a bug, as far as the child can tell
     with pytest.raises(FlashSACError, match="died with code 1: TypeError"):
-        evaluator.run(random_policy(0))
+        evaluator.judge(random_policy(0))
 
 
 def test_close_ends_the_child():
     evaluator = ProcessEvaluator(TASK, CONFIG, episodes=1, seed=0)
     evaluator.close()  # never started: nothing to end
-    evaluator.run(random_policy(0))
+    evaluator.judge(random_policy(0))
     assert evaluator.close() == 0
     assert evaluator.close() is None
 

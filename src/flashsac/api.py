@@ -11,7 +11,7 @@ from flashsac.config import PresetName, TrainConfig, check
 from flashsac.errors import FlashSACError
 from flashsac.run import Run
 from flashsac.settings import configure
-from flashsac.sims.registry import choose_engine
+from flashsac.sims.registry import choose_engine, environments_in, is_only_one
 from flashsac.sims.tasks import tasks
 from flashsac.trainer import Result, Trainer
 
@@ -47,11 +47,19 @@ def train(
     quiet: bool = False,
     **overrides: Any,
 ) -> Result:
-    """Train on a task name, a function that makes Gymnasium environments, or one environment object."""
+    """Train on a task name, a function that makes environments, or an environment object (Gymnasium's, rsl_rl's, a VecEnv)."""
     config = resolve(task, config if config is not None else configure(task, preset, **overrides))
     name = task if isinstance(task, str) else f"custom:{getattr(task, '__name__', type(task).__name__)}"
     if not isinstance(task, str) and not callable(task):
-        config = dataclasses.replace(config, env=dataclasses.replace(config.env, num_envs=1))
+        config = dataclasses.replace(config, env=dataclasses.replace(config.env, num_envs=environments_in(task)))
+    if is_only_one(task):
+        config = dataclasses.replace(config, video=False, eval=dataclasses.replace(config.eval, every=0))
+        if not quiet:
+            print(
+                "note: this environment object is needed for training, so nothing is evaluated or filmed; the returns of the training "
+                "episodes are logged. For both, train by task name, or hand over a function that makes such an object.",
+                file=sys.stderr,
+            )
     return _run(Run.create(name, config), task, resume=False, quiet=quiet)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flashsac.config import EnvConfig
 from flashsac.errors import FlashSACError
+from flashsac.policy import Policy
 from flashsac.sims.registry import make_env
 from flashsac.types import Obs
 
@@ -46,6 +47,9 @@ class Evaluator:
         num_envs = -(-episodes // self.quota)
         self.env = make_env(task, dataclasses.replace(config, num_envs=num_envs), device=device)
 
+    def judge(self, policy: Policy) -> Evaluation:
+        return self.run(policy.act)
+
     def run(self, act: Callable[[Obs], Tensor]) -> Evaluation:
         num_envs = self.env.spec.num_envs
         returns, lengths = torch.zeros(num_envs), torch.zeros(num_envs)
@@ -59,7 +63,7 @@ class Evaluator:
             lengths += 1
             if "success" in step.info:
                 # Success at any time of the episode counts, as in the paper's benchmarks.
-                now = torch.as_tensor(np.asarray(step.info["success"], np.float32))
+                now = torch.as_tensor(step.info["success"], dtype=torch.float32, device="cpu")
                 success = torch.fmax(success, now)
             over = (step.terminated | step.truncated | ~step.valid).cpu() | (lengths >= MAX_STEPS)
             for i in over.nonzero()[:, 0].tolist():

@@ -20,14 +20,27 @@ import numpy as np
 import torch
 from safetensors.torch import load, save
 
-from flashsac.config import EnvConfig
+from flashsac.config import EnvConfig, TrainConfig
 from flashsac.core.networks import Policy as Actor
 from flashsac.errors import FlashSACError
 from flashsac.evaluate import Evaluation, Evaluator
 from flashsac.policy import Policy
+from flashsac.sims.registry import more_like, one_env_per_process
 
+EVAL_SEED = 1_000_003
+"""Added to the run's seed, so that evaluation never repeats training episodes."""
 PATIENCE = 30.0
 """Seconds a child may take to end when it is told to; simulators can be slow to shut down."""
+
+
+def make_evaluator(task: Any, config: TrainConfig) -> Evaluator | ProcessEvaluator:
+    """Beside the training environment, or in another process where the simulator allows no second one."""
+    settings: dict[str, Any] = dict(
+        config=config.env, episodes=config.eval.episodes, seed=config.seed + EVAL_SEED, device=config.device
+    )
+    if one_env_per_process(task, config.env):
+        return ProcessEvaluator(task, **settings)
+    return Evaluator(more_like(task), **settings)
 
 
 @dataclasses.dataclass
@@ -44,7 +57,7 @@ class _Child:
 
 
 class ProcessEvaluator:
-    """Like Evaluator, but takes the policy itself, because its weights must travel. The child starts with the first run."""
+    """Like Evaluator; the policy's weights travel. The child starts with the first evaluation."""
 
     def __init__(self, task: str, config: EnvConfig, episodes: int, seed: int, *, device: str = "cpu"):
         self._settings = {
@@ -58,7 +71,7 @@ class ProcessEvaluator:
         }
         self._child: _Child | None = None
 
-    def run(self, policy: Policy) -> Evaluation:
+    def judge(self, policy: Policy) -> Evaluation:
         self._child = child = self._child or self._start()
         weights = {name: value.detach().cpu().contiguous() for name, value in policy.actor.state_dict().items()}
         try:
@@ -135,7 +148,7 @@ def serve(settings: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> 
             if evaluator is None:
                 config = EnvConfig(**settings["config"])
                 evaluator = Evaluator(settings["task"], config, settings["episodes"], settings["seed"], device=device)
-            result = evaluator.run(Policy(actor.to(device), meta).act)
+            result = evaluator.judge(Policy(actor.to(device), meta))
             answer = {field.name: getattr(result, field.name).tolist() for field in dataclasses.fields(result)}
         except FlashSACError as error:
             answer = {"error": str(error)}

@@ -48,8 +48,9 @@ class Policy:
 
     @torch.no_grad()
     def act(self, obs: Obs) -> Tensor:
-        """Actions in [-1, 1], as VecEnv.step takes them."""
-        return torch.tanh(self.actor(obs["actor"], False)[0])
+        """Actions in [-1, 1], as VecEnv.step takes them, where the observations are."""
+        rows = obs["actor"].to(self.actor.mean.weight.device)
+        return torch.tanh(self.actor(rows, False)[0]).to(obs["actor"].device)
 
 
 def make_policy(actor: Actor, task: str, spec: EnvSpec, config: AgentConfig) -> Policy:
@@ -87,11 +88,16 @@ def load_policy(path: str | Path) -> Policy:
         raise CheckpointError(
             f"{file} is not a flashsac policy of format {FORMAT}. Load files written by `flashsac train`."
         )
+    return policy_from(meta, tensors, source=file)
+
+
+def policy_from(meta: dict[str, Any], tensors: dict[str, Tensor], source: str | Path) -> Policy:
+    """The network that `meta` describes, with these weights."""
     actor = Actor(meta["obs_dim"], len(meta["action_low"]), **meta["network"])
     try:
         actor.load_state_dict(tensors)
     except RuntimeError as error:
-        raise CheckpointError(f"{file} does not hold the weights its header describes ({error}).") from error
+        raise CheckpointError(f"{source} does not hold the weights its header describes ({error}).") from error
     return Policy(actor, meta)
 
 

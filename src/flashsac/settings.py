@@ -8,14 +8,15 @@ from typing import Any
 from flashsac.config import PresetName, TrainConfig
 from flashsac.errors import FlashSACError
 from flashsac.presets import PRESETS
+from flashsac.sims.registry import environments_in
 from flashsac.sims.tasks import SUITES, suite_of
 
 
 def default_config(task: Any, preset: PresetName | None = None) -> TrainConfig:
-    """The paper's setting for a task: its suite's preset and discount."""
+    """The paper's setting for a task: its suite's preset and discount; for a user's own, by whether many are simulated at once."""
     suite = SUITES.get(suite_of(task) or "") if isinstance(task, str) else None
     if preset is None:
-        preset = suite.preset if suite else "single"
+        preset = suite.preset if suite else "parallel" if environments_in(task) > 1 else "single"
     if preset not in PRESETS:
         raise FlashSACError(f"there is no preset '{preset}'; take one of {', '.join(PRESETS)}.")
     config = PRESETS[preset]

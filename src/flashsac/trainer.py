@@ -18,18 +18,15 @@ from flashsac.core.agent import Agent
 from flashsac.core.compiler import DTYPES, compiler_for, compiler_missing
 from flashsac.counters import Clock, EpisodeStats, UpdateBudget
 from flashsac.errors import BadSimulation, CheckpointError
-from flashsac.evaluate import Evaluation, Evaluator
-from flashsac.evaluation_process import ProcessEvaluator
+from flashsac.evaluate import Evaluator
+from flashsac.evaluation_process import ProcessEvaluator, make_evaluator
 from flashsac.logging import MetricsLog, Progress, read_metrics
 from flashsac.policy import Policy, make_policy
 from flashsac.run import Run
 from flashsac.sims.base import OverlappingVecEnv
-from flashsac.sims.registry import make_env, more_like, one_env_per_process
+from flashsac.sims.registry import make_env
 from flashsac.storage import make_replay
 from flashsac.types import Obs, Step
-
-EVAL_SEED = 1_000_003
-"""Added to the run's seed, so that evaluation never repeats training episodes."""
 
 
 @dataclasses.dataclass
@@ -81,18 +78,20 @@ class Trainer:
             **({"compiler": compiler_for(device)} if compiled else {}),
         )
         self._overlapping = self.env if config.env.overlap and isinstance(self.env, OverlappingVecEnv) else None
-        self.evaluator: Evaluator | None = None
-        self.evaluator_process: ProcessEvaluator | None = None
+        self.evaluator: Evaluator | ProcessEvaluator | None = None
         self.budget = UpdateBudget(agent_config.updates_per_transition)
         self.episodes = EpisodeStats(spec.num_envs)
         self.store = CheckpointStore(run.path, run.task, config.keep_checkpoints)
         self.clock = Clock()
         self.step, self.best = 0, -math.inf
-        self._counted_from = (0, 0)  # (step, invalid) when this process took over
+        self._counted_from = 0  # the step at which this process took over
+        self._dropped = self._broken = (
+            0  # since then: transitions without an outcome, and those of them with NaN or Inf
+        )
         self.metrics: dict[str, Tensor] = {}
         self.row: dict[str, float] = {}
         self._stopped = False
-        self._warned = False
+        self._said: set[str] = set()
 
         self.obs: Obs
         notes: list[str] = []
@@ -144,7 +143,7 @@ class Trainer:
                 self.progress.advance(self.step)
                 if crossed(previous, self.step, save_every) and not last:
                     self._save(fatal=False)
-                self._check_simulator()
+                self._check_simulator(step)
             if self._stopped:
                 self.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
             self._save(fatal=True)
@@ -186,7 +185,9 @@ class Trainer:
             self.metrics |= self.agent.update()
 
     def _evaluate(self) -> dict[str, float]:
-        scores = self._run_episodes().summary()
+        if self.evaluator is None:
+            self.evaluator = make_evaluator(self.task, self.config)
+        scores = self.evaluator.judge(self._policy()).summary()
         if scores["eval_return"] > self.best:
             try:
                 self.store.save_best(self.step, scores["eval_return"], self._save_policy)
@@ -196,21 +197,6 @@ class Trainer:
                     f"warning: the best policy so far could not be written ({error.strerror}); training goes on"
                 )
         return scores
-
-    def _run_episodes(self) -> Evaluation:
-        """Beside the training environment, or in another process where the simulator allows no second one."""
-        config, seed = self.config, self.config.seed + EVAL_SEED
-        if one_env_per_process(self.task, config.env):
-            if self.evaluator_process is None:
-                self.evaluator_process = ProcessEvaluator(
-                    self.task, config.env, config.eval.episodes, seed, device=config.device
-                )
-            return self.evaluator_process.run(self._policy())
-        if self.evaluator is None:
-            self.evaluator = Evaluator(
-                more_like(self.task), config.env, config.eval.episodes, seed, device=config.device
-            )
-        return self.evaluator.run(lambda obs: self.agent.act(obs, explore=False))
 
     def _write_row(self, rate: float, scores: dict[str, float]) -> None:
         row: dict[str, float] = {"step": self.step, "updates": self.agent.updates, **self.episodes.summary(), **scores}
@@ -229,23 +215,33 @@ class Trainer:
             self.progress.say(f"warning: a row of metrics could not be written ({error.strerror}); training goes on")
         self.progress.row(row)
 
-    def _check_simulator(self) -> None:
-        """NaN and Inf were dropped already; say so once, and give up when there are too many."""
-        since, before = self._counted_from
-        invalid, total = self.replay.invalid - before, self.step - since
-        if invalid and not self._warned:
-            self._warned = True
-            self.progress.say(
-                "warning: the simulator returned NaN or Inf; such transitions are dropped and counted (invalid)"
-            )
-        if invalid <= self.config.max_invalid * max(total, 1000):
+    def _check_simulator(self, step: Step) -> None:
+        """What has no outcome was dropped already; say so once, and give up when there are too many NaN and Inf."""
+        if self.replay.invalid == self._dropped:
+            return
+        self._dropped = self.replay.invalid
+        # A cut-off episode without a final observation is no fault of the physics: such simulators reset before they show it.
+        broken = int((~step.valid & ~step.truncated).sum())
+        self._broken += broken
+        self._say_once(
+            "warning: the simulator returned NaN or Inf; such transitions are dropped and counted (invalid)"
+            if broken
+            else "note: the simulator shows no final observations; steps at which a time limit ends an episode are dropped (invalid)"
+        )
+        total = self.step - self._counted_from
+        if self._broken <= self.config.max_invalid * max(total, 1000):
             return
         saved = self._save(fatal=False)
         raise BadSimulation(
-            f"{invalid:,} of {total:,} transitions held NaN or Inf, more than --max-invalid {self.config.max_invalid:g} allows. "
+            f"{self._broken:,} of {total:,} transitions held NaN or Inf, more than --max-invalid {self.config.max_invalid:g} allows. "
             f"They were dropped{', and a checkpoint was saved' if saved else ''}. The simulation is probably unstable: check its "
             f"time step, gains and action range; then: flashsac resume {self.run.path}"
         )
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self.progress.say(line)
 
     # --- saving and loading --------------------------------------------------------------------------------------------
 
@@ -303,7 +299,7 @@ class Trainer:
         self.budget.owed, self.clock.seconds = state["owed"], state["seconds"]
         self.best = max(state["best"], self.store.best_score())
         self.step = checkpoint.step
-        self._counted_from = (self.step, self.replay.invalid)
+        self._counted_from, self._dropped = self.step, self.replay.invalid
         self.row = next(iter(read_metrics(self.run.path / "metrics.csv")[-1:]), {})
         notes.append(f"resuming {self.run.task} at step {self.step:,} of {self.config.steps:,}")
         if self.env.spec.can_save_state and self.env.load_state_dict(state["env"]):
@@ -336,7 +332,7 @@ class Trainer:
     def close(self) -> None:
         """Everything, whatever fails on the way."""
         with contextlib.ExitStack() as stack:
-            for part in (self.run, self.env, self.evaluator, self.evaluator_process, self.log, self.progress):
+            for part in (self.run, self.env, self.evaluator, self.log, self.progress):
                 if part is not None:
                     stack.callback(part.close)
 

@@ -51,7 +51,8 @@ class Step(NamedTuple):
     final_obs: Obs
     """What each transition led to; differs from `obs` only where an episode has ended."""
     valid: Tensor
-    """False where the simulator returned NaN or Inf: that is no transition, and the environment was reset."""
+    """False where the outcome is unknown, so that there is no transition to learn from: the simulator returned NaN or Inf (and was
+    reset), or it cut the episode off (`truncated`) and showed no final observation."""
     info: dict[str, Any]
     """Whatever else the simulator says, per environment; "success" (bool) is understood by evaluation."""
 

@@ -119,7 +119,7 @@ class Replay:
         self.finals = 0
         """Final observations stored so far."""
         self.invalid = 0
-        """Transitions dropped so far because the simulator returned NaN or Inf."""
+        """Transitions dropped so far because their outcome is unknown: NaN, Inf, or no final observation."""
 
     def __len__(self) -> int:
         return (self.head - self.tail) * self.num_envs

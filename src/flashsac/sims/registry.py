@@ -132,12 +132,15 @@ def _import_factory(task: str) -> Callable[[], Any]:
 
 def _users_own(source: Any, config: EnvConfig, name: str | None = None) -> VecEnv:
     from flashsac.sims.gymnasium import from_factory, require_no_arguments
+    from flashsac.sims.rsl_rl import from_rsl_rl, speaks_rsl_rl
     from flashsac.types import EnvSpec
 
     name = name or str(getattr(source, "__name__", type(source).__name__))
     if callable(source):
         require_no_arguments(source, name)
     first = source() if callable(source) else source
+    if speaks_rsl_rl(first):
+        return from_rsl_rl(first)
     if isinstance(getattr(first, "spec", None), EnvSpec):
         return first  # many environments already, by our own contract
     if not callable(source) and config.num_envs != 1:
@@ -153,6 +156,27 @@ def _users_own(source: Any, config: EnvConfig, name: str | None = None) -> VecEn
 
         return from_factory(lambda: TimeLimit(factory(), limit), config.num_envs, name=name)
     return from_factory(factory, config.num_envs, name=name)
+
+
+def environments_in(task: Any) -> int:
+    """How many environments an object already holds."""
+    if isinstance(task, str) or callable(task):
+        return 1
+    from flashsac.types import EnvSpec
+
+    own = getattr(task, "spec", None)
+    if isinstance(own, EnvSpec):
+        return own.num_envs
+    return task.num_envs if is_only_one(task) else 1
+
+
+def is_only_one(task: Any) -> bool:
+    """True for an object of which there can be no second: rsl_rl's environments, simulator and all, in use by training."""
+    if isinstance(task, str) or callable(task):
+        return False
+    from flashsac.sims.rsl_rl import speaks_rsl_rl
+
+    return speaks_rsl_rl(task)
 
 
 def more_like(task: Any) -> Any:

@@ -1,0 +1,193 @@
+"""FlashSAC as a runner of mjlab, where PPO's would be.
+
+For a task of your own: register_mjlab_task("My-Task-FlashSAC", env_cfg, play_env_cfg, FlashSACRunnerCfg(), FlashSACRunner)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from mjlab.rl import RslRlBaseRunnerCfg
+from torch import Tensor
+
+from flashsac.api import resolve
+from flashsac.config import AgentConfig, EnvConfig, EvalConfig, ReplayConfig, TrainConfig
+from flashsac.errors import CheckpointError, FlashSACError
+from flashsac.policy import Policy, make_policy, policy_from
+from flashsac.run import Run
+from flashsac.sims.mjlab import MjlabVecEnv
+from flashsac.trainer import Trainer
+from flashsac.types import Obs
+
+SUFFIX = "-FlashSAC"
+RUN = "flashsac"
+"""The folder of a log directory that is FlashSAC's run directory: metrics, checkpoints, replay."""
+
+
+@dataclasses.dataclass
+class FlashSACRunnerCfg(RslRlBaseRunnerCfg):
+    """mjlab's settings of a run, with FlashSAC's where PPO's would be. An iteration: num_steps_per_env steps of every environment."""
+
+    max_iterations: int = 2_000
+    """The maximum number of iterations; the default comes to the paper's 50 million transitions with 1024 environments."""
+    logger: Literal["wandb", "tensorboard"] = "tensorboard"
+    """Where metrics go; metrics.csv and TensorBoard's files are always written."""
+    algorithm: AgentConfig = dataclasses.field(default_factory=AgentConfig)
+    """The algorithm; the defaults are the paper's for many parallel environments."""
+    replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
+    """The replay buffer."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Type of the matrix products; auto measures which is fastest on this device."""
+    compile: Literal["on", "off"] = "on"
+    """Compile acting and learning."""
+
+
+class FlashSACRunner:
+    """What mjlab's commands ask of a runner: learn, save, load, and a policy to play."""
+
+    def __init__(
+        self,
+        env: Any,
+        train_cfg: dict[str, Any],
+        log_dir: str | None = None,
+        device: str = "cpu",
+        registry_name: str | None = None,
+    ):
+        """`registry_name` says where a motion to track came from; PPO's runner notes it in W&B, we have no use for it."""
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise FlashSACError("FlashSAC trains on one GPU in mjlab: leave --gpu-ids away, or name one.")
+        self.env, self.cfg, self.device = env, train_cfg, device
+        self.log_dir = None if log_dir is None else Path(log_dir)
+        self.policy: Policy | None = None
+        self.step = 0
+        self._loaded_from: Path | None = None
+
+    def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
+        """Train for that many iterations more; every checkpoint is also written as model_ITERATION.pt, which `play` reads."""
+        env = _BorrowedEnv(self.env, self.cfg, spread_episodes=init_at_random_ep_len)
+        run = Run.create(f"custom:{self.cfg['experiment_name']}", resolve(env, self._config(num_learning_iterations)))
+        try:
+            if self._loaded_from is not None:
+                _copy_run(self._loaded_from, run.path)
+            trainer = _SavingTrainer(run, env, resume=self._loaded_from is not None)
+        except BaseException:
+            run.close()
+            raise
+        trainer.after_save = self._keep
+        self.env.unwrapped.common_step_counter = trainer.step // self.env.num_envs  # what curricula go by
+        trainer.train()
+
+    def _config(self, iterations: int) -> TrainConfig:
+        if self.log_dir is None:
+            raise FlashSACError("this runner was made without a log directory: it can play, but not learn.")
+        cfg, each = self.cfg, self._transitions_per_iteration()
+        agent, steps = AgentConfig(**cfg["algorithm"]), self.step + iterations * each
+        if steps <= agent.warmup:
+            raise FlashSACError(
+                f"{iterations} iterations of {each} transitions end before learning begins (--agent.algorithm.warmup {agent.warmup}). "
+                "Simulate more environments (--env.scene.num-envs), run more iterations (--agent.max-iterations), or warm up less."
+            )
+        return TrainConfig(
+            steps=steps,
+            seed=cfg["seed"],
+            run_dir=str(self.log_dir / RUN),
+            device=self.device,
+            precision=cfg["precision"],
+            compile=cfg["compile"],
+            checkpoint_every=cfg["save_interval"] * each,
+            video=False,
+            wandb=cfg["wandb_project"] if cfg["logger"] == "wandb" else None,
+            agent=agent,
+            env=EnvConfig(num_envs=self.env.num_envs, engine="mjlab"),
+            replay=ReplayConfig(**cfg["replay"]),
+            eval=EvalConfig(every=0),
+        )
+
+    def _transitions_per_iteration(self) -> int:
+        return self.cfg["num_steps_per_env"] * self.env.num_envs
+
+    def _keep(self, trainer: Trainer) -> None:
+        assert self.log_dir is not None
+        self.step = trainer.step
+        self.policy = make_policy(trainer.agent.learner.actor, trainer.run.task, trainer.env.spec, trainer.config.agent)
+        self.save(str(self.log_dir / f"model_{self.step // self._transitions_per_iteration()}.pt"))
+
+    def save(self, path: str, infos: dict | None = None) -> None:
+        """The policy in a file of mjlab's kind. All else that training needs lies in the run directory beside it."""
+        if self.policy is None:
+            raise FlashSACError("there is no policy to save: learn or load one first.")
+        weights = {name: value.detach().cpu() for name, value in self.policy.actor.state_dict().items()}
+        torch.save({"flashsac": self.policy.meta, "weights": weights, "step": self.step, "infos": infos}, path)
+
+    def load(
+        self,
+        path: str,
+        load_cfg: dict | None = None,
+        strict: bool = True,
+        map_location: str | None = None,
+    ) -> dict | None:
+        """The policy; a `learn` after this goes on from the newest checkpoint of the run that the file belongs to."""
+        content = torch.load(path, map_location=map_location, weights_only=True)
+        if "flashsac" not in content:
+            raise CheckpointError(f"{path} was not written by FlashSAC. Load it with the task without {SUFFIX}.")
+        self.policy = policy_from(content["flashsac"], content["weights"], source=path)
+        self.step, self._loaded_from = content["step"], Path(path).parent / RUN
+        return content["infos"]
+
+    def get_inference_policy(self, device: str | None = None) -> Callable[[Any], Tensor]:
+        """Deterministic actions, in the environment's own bounds, for mjlab's observations."""
+        if self.policy is None:
+            raise FlashSACError("there is no policy to play: learn or load one first.")
+        policy, groups = self.policy, self.cfg["obs_groups"]["actor"]
+        policy.actor.to(device)
+        bound = torch.tensor(policy.meta["action_high"], device=device)
+        return lambda obs: policy.act({"actor": torch.cat([obs[group] for group in groups], dim=1)}) * bound
+
+    def add_git_repo_to_log(self, repo_file_path: str) -> None:
+        """Part of mjlab's protocol; our runs record the versions of the packages instead."""
+
+
+class _SavingTrainer(Trainer):
+    """Tells the runner of every checkpoint."""
+
+    after_save: Callable[[Trainer], None]
+
+    def _save(self, *, fatal: bool) -> bool:
+        saved = super()._save(fatal=fatal)
+        if saved:
+            self.after_save(self)
+        return saved
+
+
+class _BorrowedEnv(MjlabVecEnv):
+    """mjlab's environment, wrapped for rsl_rl, in our terms. It stays mjlab's to close."""
+
+    def __init__(self, env: Any, cfg: dict[str, Any], *, spread_episodes: bool):
+        super().__init__(env.env, cfg["obs_groups"], cfg["clip_actions"])
+        self._spread = spread_episodes
+
+    def reset(self, seed: int) -> Obs:
+        obs = super().reset(seed)
+        if self._spread:  # or all episodes would end together
+            generator = torch.Generator().manual_seed(seed)
+            ages = torch.randint(self._base.max_episode_length, (self.spec.num_envs,), generator=generator)
+            self._base.episode_length_buf = ages.to(self._base.episode_length_buf)
+        return obs
+
+    def close(self) -> None:
+        pass
+
+
+def _copy_run(source: Path, target: Path) -> None:
+    """mjlab gives a resumed run a directory of its own; the old one stays as it is."""
+    if not (source / "checkpoints").is_dir():
+        raise CheckpointError(
+            f"{source} does not exist: the policy can be played, but to go on the whole run is needed."
+        )
+    shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "config.json"))

@@ -1,0 +1,113 @@
+"""mjlab's own commands train and play with FlashSAC."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("mjlab")
+
+from flashsac.errors import CheckpointError, FlashSACError
+from flashsac.logging import read_metrics
+
+TASK = "Mjlab-Cartpole-Swingup-FlashSAC"
+SMALL = (
+    "--env.scene.num-envs 4 --agent.num-steps-per-env 10 --agent.max-iterations 10 --agent.save-interval 5 --agent.compile off "
+    "--agent.precision fp32 --agent.algorithm.warmup 100 --agent.algorithm.batch-size 16 --agent.algorithm.critic-width 8 "
+    "--agent.algorithm.actor-width 8"
+).split()
+
+
+def train(folder: Path, *arguments: str) -> str:
+    command = [str(Path(sys.executable).parent / "train"), TASK, *SMALL, *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+def runner(log_dir: Path | None = None):
+    import mjlab.tasks  # noqa: F401
+    from mjlab.envs import ManagerBasedRlEnv
+    from mjlab.rl import RslRlVecEnvWrapper
+    from mjlab.tasks.registry import load_env_cfg, load_rl_cfg, load_runner_cls
+
+    env = RslRlVecEnvWrapper(ManagerBasedRlEnv(load_env_cfg(TASK, play=True), "cpu"))
+    return load_runner_cls(TASK)(env, asdict(load_rl_cfg(TASK)), None if log_dir is None else str(log_dir), "cpu")
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("mjlab")
+    train(folder)
+    return folder / "logs" / "rsl_rl" / "cartpole_flashsac"
+
+
+def test_the_train_command(logs):
+    (log_dir,) = logs.iterdir()
+    assert {"model_5.pt", "model_10.pt", "params", "flashsac"} <= {path.name for path in log_dir.iterdir()}
+    last = read_metrics(log_dir / "flashsac" / "metrics.csv")[-1]
+    assert last["step"] == 400
+    assert last["updates"] >= 1
+    assert last["episodes"] >= 1, "episodes begin at random ages, so that some end within 100 steps"
+
+
+def test_the_play_commands_policy(logs):
+    player = runner()
+    player.load(str(next(logs.iterdir()) / "model_10.pt"), load_cfg={"actor": True}, strict=True, map_location="cpu")
+    policy, env = player.get_inference_policy(device="cpu"), player.env
+    obs = env.get_observations()
+    seen = []
+    for _ in range(5):
+        action = policy(obs)
+        seen.append(action)
+        obs, *_ = env.step(action)
+    assert action.shape == (1, 1)
+    assert torch.cat(seen).abs().max() <= 1
+    assert env.unwrapped.cfg.auto_reset, "who plays does not reset"
+
+
+def test_resume_goes_on_with_the_replay(logs):
+    out = train(logs.parents[2], "--agent.resume", "True")
+    assert "resuming custom:cartpole_flashsac at step 400 of 800" in out
+    first, second = sorted(logs.iterdir())
+    assert (second / "model_20.pt").exists()
+    steps = [row["step"] for row in read_metrics(second / "flashsac" / "metrics.csv")]
+    assert steps[-1] == 800
+    assert steps == sorted(set(steps))
+    assert read_metrics(first / "flashsac" / "metrics.csv")[-1]["step"] == 400, "the old run stays as it was"
+
+
+def test_what_cannot_work(logs, tmp_path, monkeypatch):
+    with pytest.raises(FlashSACError, match="warm up less"):
+        runner(tmp_path).learn(3)
+    with pytest.raises(FlashSACError, match="log directory"):
+        runner().learn(3)
+    with pytest.raises(FlashSACError, match="no policy"):
+        runner().get_inference_policy()
+    torch.save({"actor_state_dict": {}}, tmp_path / "model_1.pt")
+    with pytest.raises(CheckpointError, match="not written by FlashSAC"):
+        runner().load(str(tmp_path / "model_1.pt"))
+    alone = tmp_path / "model_10.pt"
+    alone.write_bytes((next(logs.iterdir()) / "model_10.pt").read_bytes())
+    moved = runner(tmp_path)
+    moved.load(str(alone))
+    with pytest.raises(CheckpointError, match="whole run"):
+        moved.learn(200_000)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(FlashSACError, match="one GPU"):
+        runner()
+
+
+def test_tasks_from_pixels_are_left_out():
+    import mjlab.tasks  # noqa: F401
+    from mjlab.tasks.registry import list_tasks
+
+    names = list_tasks()
+    assert "Mjlab-Velocity-Rough-Unitree-G1-FlashSAC" in names
+    assert "Mjlab-Lift-Cube-Yam-FlashSAC" in names
+    assert "Mjlab-Lift-Cube-Yam-Rgb-FlashSAC" not in names
