@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict
 
+import flashsac
 from flashsac.config import EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, RenderError, UnknownTask, UnsupportedSpace
+from flashsac.logging import read_metrics
 from flashsac.sims import isaaclab, registry
 from flashsac.sims.base import check_env
 from flashsac.sims.isaaclab import IsaacLabVecEnv
 from flashsac.sims.registry import make_env, one_env_per_process
+from tests.helpers import ROOT, TINY
 from tests.sims import fakes
 
 MANAGED, DIRECT = (f"isaaclab:{name}" for name in fakes.TASKS)
@@ -173,6 +178,16 @@ def test_one_environment_in_a_process():
     first.close()
     make().close()
     assert one_env_per_process(MANAGED, EnvConfig())
+
+
+def test_training_evaluates_in_another_process(tmp_path, monkeypatch):
+    paths = [str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))  # Isaac Lab is installed for the child too
+    env = dict(num_envs=2, max_episode_steps=20)
+    flashsac.train(MANAGED, run_dir=str(tmp_path / "run"), device="cpu", quiet=True, **TINY | {"env": env})
+    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    assert sum(np.isfinite(row.get("eval_return", np.nan)) for row in rows) == 3
+    assert rows[-1]["eval_length"] <= 20
 
 
 def test_video_frame():
