@@ -30,7 +30,7 @@ def test_overlap_learns_while_the_simulator_steps_and_is_deterministic(tmp_path,
     events: list[str] = []
     real = trainer.make_env
 
-    def watched(task, config):
+    def watched(task, config, **options):
         env = real(task, config)
         for name in ("send", "receive"):
             method = getattr(env, name)
