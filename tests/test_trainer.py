@@ -31,7 +31,7 @@ def test_overlap_learns_while_the_simulator_steps_and_is_deterministic(tmp_path,
     real = trainer.make_env
 
     def watched(task, config, **options):
-        env = real(task, config)
+        env = real(task, config, **options)
         for name in ("send", "receive"):
             method = getattr(env, name)
             setattr(env, name, lambda *a, name=name, method=method: (events.append(name), method(*a))[1])
