@@ -65,9 +65,8 @@ class WorkerVecEnv:
             raise
 
     def _start(self, make: Callable[[], DescribedEnv], index: int) -> None:
-        context = multiprocessing.get_context(
-            "spawn"
-        )  # a fork would copy locks and GPU contexts in whatever state they are
+        # A fork would copy locks and GPU contexts in whatever state they are.
+        context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs, make), name=f"environment-{index}", daemon=True)
         process.start()
@@ -112,8 +111,7 @@ class WorkerVecEnv:
         return all(self._ask("load_state_dict", [{"episodes": [episode]} for episode in state["episodes"]]))
 
     def close(self) -> None:
-        if self._stop.still_active():
-            self._stop()
+        self._stop()  # once; later calls do nothing
 
     # --- talking to the workers ----------------------------------------------------------------------------------------
 
@@ -153,13 +151,9 @@ class WorkerVecEnv:
             how = f"was killed by {signal.Signals(-code).name}"
         else:
             how = f"ended with exit code {code}"
-        memory = (
-            " That is what Linux does when memory runs out: try fewer --env.num-envs."
-            if code == -signal.SIGKILL
-            else ""
-        )
+        hint = " Linux does that when memory runs out: try fewer --env.num-envs." if code == -signal.SIGKILL else ""
         return BadSimulation(
-            f"the process of environment {index} {how}.{memory} What it printed before is above. "
+            f"the process of environment {index} {how}.{hint} What it printed before is above. "
             "Training can go on from its last checkpoint: flashsac resume RUN_DIR."
         )
 
