@@ -7,6 +7,7 @@ rewards and observations are computed, so that final observations are true.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -136,9 +137,10 @@ class GenesisVecEnv:
 
 def initialised(device: str) -> Any:
     """The genesis module, initialised. That can be done once in a process, and only for one device."""
-    with contextlib.suppress(ImportError):
-        # Genesis' compiler imports pip, after which Python < 3.12 cannot import setuptools, which torch.compile needs.
-        import setuptools  # noqa: F401
+    if "genesis" not in sys.modules:
+        # It imports pip, after which Python < 3.12 can no longer import setuptools, without which torch.compile fails.
+        with contextlib.suppress(ImportError):
+            import setuptools  # noqa: F401
     import genesis as gs
 
     if not gs._initialized:
