@@ -43,6 +43,9 @@ def test_report_on_real_runs_with_published_curves(tmp_path):
         "cpu,PPO,make_point,avg_return,0,5,-20,-21,-19\ncpu,PPO,make_point,avg_return,600,5,-10,-11,-9\n"
     )
     assert read_published(published, "custom:make_point")["PPO"].mean.tolist() == [-20.0, -10.0]
+    both = published.read_text().replace("make_point", "myo-reach") + "cpu,PPO,myo-reach,avg_success,0,5,0.5,0.4,0.6\n"
+    (tmp_path / "both.csv").write_text(both)
+    assert read_published(tmp_path / "both.csv", "myosuite:myo-reach")["PPO"].mean.tolist() == [50.0], "its metric"
     table, picture = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", published)
     assert picture.read_bytes().startswith(b"\x89PNG")
     with table.open(newline="") as file:

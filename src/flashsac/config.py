@@ -87,7 +87,7 @@ class EnvConfig:
     max_episode_steps: int | None = None
     """Cut episodes after this many steps (default: the task's own limit)."""
     overlap: bool = True
-    """Simulate one step while learning from those before it, where the simulator has threads or processes of its own (EnvPool, ManiSkill)."""
+    """Simulate one step while learning from those before it, where the simulator runs beside us (EnvPool, ManiSkill)."""
 
 
 @dataclasses.dataclass(frozen=True)

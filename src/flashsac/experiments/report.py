@@ -1,4 +1,4 @@
-"""Curves over seeds, one way: evaluation return against steps and against time, 95% bootstrap intervals, PNG and CSV."""
+"""Curves over seeds, one way: evaluated return or success against steps and against time, 95% bootstrap intervals, PNG and CSV."""
 
 from __future__ import annotations
 
@@ -12,11 +12,36 @@ import numpy as np
 from flashsac.errors import FlashSACError
 from flashsac.logging import read_metrics
 from flashsac.run import read_task_and_seed
+from flashsac.sims.tasks import tasks
 
 BOOTSTRAPS = 2000
 LABEL = "flashsac"
 """What runs are called that were given no name."""
 AXES = {"step": "environment steps", "seconds": "training time (s)"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """What a task is judged by."""
+
+    column: str
+    """In metrics.csv."""
+    published: str
+    """In a table of published curves."""
+    factor: float
+    label: str
+
+
+METRICS = {
+    "return": Metric("eval_return", "avg_return", 1.0, "return of the evaluated policy"),
+    "success": Metric("eval_success", "avg_success", 100.0, "success of the evaluated policy (%)"),
+}
+
+
+def metric_of(task: str) -> Metric:
+    """As in the paper; a task that is not in it is judged by its return."""
+    known = tasks().get(task)
+    return METRICS[known.metric if known else "return"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +77,14 @@ def find_runs(paths: list[Path]) -> list[Path]:
     return runs
 
 
-def read_curve(run: Path, metric: str = "eval_return") -> Curve | None:
-    _, seed = read_task_and_seed(run)
-    rows = [row for row in read_metrics(run / "metrics.csv") if metric in row]
+def read_curve(run: Path) -> Curve | None:
+    task, seed = read_task_and_seed(run)
+    metric = metric_of(task)
+    rows = [row for row in read_metrics(run / "metrics.csv") if metric.column in row]
     if not rows:
         return None
-    step, seconds, value = (np.array([row[name] for row in rows]) for name in ("step", "seconds", metric))
-    return Curve(seed, step, seconds, value)
+    step, seconds, value = (np.array([row[name] for row in rows]) for name in ("step", "seconds", metric.column))
+    return Curve(seed, step, seconds, metric.factor * value)
 
 
 def band(curves: list[Curve], axis: str, points: int = 50) -> Band:
@@ -75,17 +101,19 @@ def band(curves: list[Curve], axis: str, points: int = 50) -> Band:
 
 
 def read_published(path: Path, task: str) -> dict[str, Band]:
-    """Published curves of a task by method, from a CSV with task, method, env_step, seeds, mean, ci_low, ci_high."""
+    """Published curves of a task by method, from a CSV with task, method, metric, env_step, seeds, mean, ci_low, ci_high."""
     by_method: dict[str, list[dict[str, str]]] = defaultdict(list)
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            if row["task"] == task.split(":")[-1]:
+            if row["task"] == task.split(":")[-1] and row["metric"] == metric_of(task).published:
                 by_method[row["method"]].append(row)
     out = {}
     for method, rows in by_method.items():
         rows.sort(key=lambda row: float(row["env_step"]))
-        x, mean, low, high = (
-            np.array([float(row[name]) for row in rows]) for name in ("env_step", "mean", "ci_low", "ci_high")
+        x = np.array([float(row["env_step"]) for row in rows])
+        factor = metric_of(task).factor
+        mean, low, high = (
+            factor * np.array([float(row[name]) for row in rows]) for name in ("mean", "ci_low", "ci_high")
         )
         out[method] = Band(x, mean, low, high, seeds=int(rows[0]["seeds"]))
     return out
@@ -177,7 +205,7 @@ def _draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str
         panel.set_xlabel(label)
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("return of the evaluated policy")
+    panels[0].set_ylabel(metric_of(task).label)
     panels[0].legend(frameon=False)
     figure.suptitle(f"{task}: mean over seeds, 95% bootstrap interval")
     figure.savefig(path, dpi=110)
