@@ -83,16 +83,22 @@ class MjlabVecEnv:
 
         with self._randomness.swapped_in():
             seed_rng(seed)
-            self._restart_curricula()
+            self._forget()
             events = self._base.event_manager
             if "startup" in events.available_modes:
                 events.apply(mode="startup")  # friction and the like: drawn once an environment, now from this seed
             obs, _ = self._env.reset()
         return first_obs(self._split(obs))
 
-    def _restart_curricula(self) -> None:
-        """mjlab never does; but the same seed must give the same episodes, however long the environments have been in use."""
-        self._base.common_step_counter = 0
+    def _forget(self) -> None:
+        """What mjlab keeps over a reset: the same seed must give the same episodes, however long the environments have been used."""
+        from mjlab.managers import RewardManager
+
+        cfg = self._base.cfg
+        # Curricula change its weights, and some terms remember the episode before (how high a foot was lifted).
+        self._base.reward_manager = RewardManager(cfg.rewards, self._base, scale_by_dt=cfg.scale_rewards_by_dt)
+        self._base.setup_manager_visualizers()
+        self._base.common_step_counter = 0  # what curricula go by
         if self._terrain_levels is not None:
             terrain = self._base.scene.terrain
             terrain.terrain_levels.copy_(self._terrain_levels)
