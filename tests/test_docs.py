@@ -56,7 +56,7 @@ def test_ten_lines_of_python(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "document", sorted(path.relative_to(ROOT) for path in ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md"))
+    "document", sorted(path.relative_to(ROOT) for path in ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
 )
 def test_links_and_files_exist(document):
     text = (ROOT / document).read_text()
