@@ -66,7 +66,7 @@ def assert_same_mean(a: torch.Tensor, b: torch.Tensor, what: str, slack: float =
         ("mujoco:Hopper-v4", "gymnasium", "mujoco"),
         ("dmc:humanoid-walk", "dm_control", "dm_control"),
         ("dmc:cartpole-swingup_sparse", "dm_control", "dm_control"),
-        ("robotics:AdroitHandPen-v1", "gymnasium", "gymnasium_robotics"),
+        ("robotics:AdroitHandRelocate-v1", "gymnasium", "gymnasium_robotics"),
         ("robotics:AdroitHandDoor-v1", "gymnasium", "gymnasium_robotics"),
         ("myosuite:myo-reach", "gymnasium", "myosuite"),
         ("metaworld:Reach-v3", "gymnasium", "metaworld"),
@@ -84,9 +84,10 @@ def test_envpool_and_the_simulators_own_package_agree(task, other, needs):
     assert_same_mean(ours.returns, theirs.returns, "return")
     assert_same_mean(ours.lengths, theirs.lengths, "length")
     assert_same_mean(ours.terminated.float(), theirs.terminated.float(), "share of episodes that terminate")
-    for name, pick in (("least", torch.min), ("greatest", torch.max)):
+    for share in (0.02, 0.98):  # the very ends are rare bonuses, which one engine may meet and the other not
+        a, b = ours.rewards.quantile(share), theirs.rewards.quantile(share)
         spread = torch.maximum(ours.rewards.std(), theirs.rewards.std()) + 1e-3
-        assert (pick(ours.rewards) - pick(theirs.rewards)).abs() < 4 * spread, f"{name} reward"
+        assert (a - b).abs() < spread, f"rewards at {share:.0%}: {a:.4g} against {b:.4g}"
     # The same numbers in the same order: a policy must not care which engine trained it.
     for i in range(ours.spec.obs["actor"]):
         a, b = ours.obs[:, i], theirs.obs[:, i]
