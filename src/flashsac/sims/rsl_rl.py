@@ -126,8 +126,8 @@ def _choose(named: Mapping[str, Any]) -> dict[str, Tensor]:
     for group, rows in chosen.items():
         if not isinstance(rows, Tensor) or rows.ndim != 2:
             raise UnsupportedSpace(
-                f"the observation group '{group}' is a {type(rows).__name__} of shape {getattr(rows, 'shape', '?')}; this version trains from "
-                "state vectors, one row for each environment. Concatenate the group's terms, and leave images out."
+                f"the observation group '{group}' is a {type(rows).__name__} of shape {getattr(rows, 'shape', '?')}; this version "
+                "trains from state vectors, one row for each environment. Concatenate the group's terms, and leave images out."
             )
     return chosen
 
