@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -147,6 +152,19 @@ def test_picture():
     env.close()
     with pytest.raises(RenderError, match="render=True"):
         make_env(CARTPOLE, EnvConfig(num_envs=1)).render()
+
+
+def test_without_a_gl_library(tmp_path):
+    """mjlab does not even import. A new process, because a library stays loaded."""
+    command = [sys.executable, "-m", "flashsac", "train", CARTPOLE, "--run-dir", "run"]
+    environment = {**os.environ, "MUJOCO_GL": "osmesa", "PYOPENGL_PLATFORM": "osmesa"}
+    if ctypes.util.find_library("OSMesa"):
+        pytest.skip("OSMesa is installed")
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode != 0
+    last = done.stderr.strip().splitlines()[-1]  # before it mjlab itself complains
+    assert last.startswith("error:")
+    assert "apt-get install libegl1" in last
 
 
 def test_what_cannot_work():

@@ -135,9 +135,10 @@ def test_groups_that_cannot_be_used():
     walk.get_observations = lambda: {"state": walk.buffer}
     with pytest.raises(UnsupportedSpace, match="'actor' or 'policy'"):
         from_rsl_rl(walk)
-    walk.get_observations = lambda: {"actor": torch.zeros(4, 3, 8, 8)}
-    with pytest.raises(UnsupportedSpace, match="state vectors"):
-        from_rsl_rl(walk)
+    for rows in (torch.zeros(4, 3, 8, 8), {"height": torch.zeros(4, 1)}):
+        walk.get_observations = lambda rows=rows: {"actor": rows}
+        with pytest.raises(UnsupportedSpace, match="state vectors"):
+            from_rsl_rl(walk)
 
 
 @pytest.mark.parametrize("as_function", [False, True])

@@ -25,7 +25,7 @@ from flashsac.types import EnvSpec, Obs, Step
 
 def make_mjlab(task: Task, options: Options) -> MjlabVecEnv:
     """Environments by mjlab's own id, as mjlab's `train` command would make them."""
-    import mjlab.tasks  # noqa: F401 (registers them)
+    _import_mjlab()
     import warp
     from mjlab.envs import ManagerBasedRlEnv
     from mjlab.tasks.registry import list_tasks, load_env_cfg, load_rl_cfg
@@ -39,10 +39,22 @@ def make_mjlab(task: Task, options: Options) -> MjlabVecEnv:
     if options.max_episode_steps is not None:
         # Half a step less, or rounding errors could make it one step more.
         cfg.episode_length_s = (options.max_episode_steps - 0.5) * cfg.sim.mujoco.timestep * cfg.decimation
+    cfg.viewer.enable_shadows = cfg.viewer.enable_reflections = False  # a second a picture where the CPU draws
     with _OwnRandomness(options.device).swapped_in(), contextlib.redirect_stdout(io.StringIO()):
         env = ManagerBasedRlEnv(cfg, options.device, render_mode="rgb_array" if options.render else None)
     rl_cfg = load_rl_cfg(task.own_id)
     return MjlabVecEnv(env, rl_cfg.obs_groups, rl_cfg.clip_actions)
+
+
+def _import_mjlab() -> None:
+    """Its tasks register themselves. It loads a GL library although nothing is drawn yet."""
+    try:
+        import mjlab.tasks  # noqa: F401
+    except (AttributeError, ImportError) as error:  # what PyOpenGL says where there is none
+        raise MissingExtra(
+            f"mjlab cannot be imported ({error}). If it is the GL library, on Debian and Ubuntu: apt-get install libegl1 "
+            "libgl1-mesa-dri. Or train without pictures: set MUJOCO_GL=disabled in the environment, and --no-video."
+        ) from error
 
 
 class MjlabVecEnv:

@@ -124,10 +124,10 @@ def _choose(named: Mapping[str, Any]) -> dict[str, Tensor]:
         )
     chosen = {"actor": named[actor]} | ({"critic": named["critic"]} if "critic" in named else {})
     for group, rows in chosen.items():
-        if getattr(rows, "ndim", 0) != 2 or not isinstance(rows, Tensor):
+        if not isinstance(rows, Tensor) or rows.ndim != 2:
             raise UnsupportedSpace(
-                f"the observation group '{group}' is a {type(rows).__name__} of shape {tuple(rows.shape)}; this version trains from "
-                "state vectors, one row for each environment. Concatenate the group's terms, and leave images out."
+                f"the observation group '{group}' is a {type(rows).__name__} of shape {getattr(rows, 'shape', '?')}; this version "
+                "trains from state vectors, one row for each environment. Concatenate the group's terms, and leave images out."
             )
     return chosen
 
