@@ -19,7 +19,10 @@ from flashsac import config as configs
 from flashsac.config import TrainConfig
 from flashsac.errors import RunDirectoryError
 
-VERSIONED = ("flashsac", "torch", "numpy", "gymnasium", "mujoco", "envpool", "dm_control")
+VERSIONED = (
+    "flashsac torch numpy gymnasium mujoco envpool dm_control gymnasium-robotics myosuite metaworld genesis-world mani_skill "
+    "mjlab mujoco-warp rsl-rl-lib playground jax isaaclab"
+).split()
 
 
 class Run:
@@ -106,9 +109,10 @@ def version(package: str) -> str | None:
         return None
 
 
-def versions() -> dict[str, str | None]:
-    """What may change a result."""
-    return {"python": platform.python_version()} | {name: version(name) for name in VERSIONED}
+def versions() -> dict[str, str]:
+    """Of everything installed that may change a result."""
+    found = {name: version(name) for name in VERSIONED}
+    return {"python": platform.python_version()} | {name: number for name, number in found.items() if number}
 
 
 def machine() -> dict[str, Any]:
