@@ -54,6 +54,16 @@ class OverlappingVecEnv(VecEnv, Protocol):
         ...
 
 
+class Unsaved:
+    """For simulators whose state cannot be saved: a resumed run begins new episodes."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        return False
+
+
 def action_bounds(low: np.ndarray, high: np.ndarray, task: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Bounds as plain numbers; refuses the infinite ones, which nobody could rescale to."""
     low, high = np.asarray(low, np.float64).ravel(), np.asarray(high, np.float64).ravel()

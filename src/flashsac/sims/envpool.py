@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from flashsac.errors import RenderError
-from flashsac.sims.base import ActionScaler, action_bounds, autoreset, first_obs
+from flashsac.sims.base import ActionScaler, Unsaved, action_bounds, autoreset, first_obs
 from flashsac.types import EnvSpec, Obs, Step
 
 # EnvPool gives every task of a dm_control domain the union of the domain's observations: what to leave out, by task.
@@ -31,7 +31,7 @@ def dropped_keys(env_id: str) -> tuple[str, ...]:
     return next((keys for pattern, keys in _DROPPED.items() if re.fullmatch(pattern, env_id)), ())
 
 
-class EnvPoolVecEnv:
+class EnvPoolVecEnv(Unsaved):
     """`env_id` is EnvPool's own name, `own` are options of its own. The pool is made at reset, when EnvPool takes its seed."""
 
     def __init__(
@@ -115,12 +115,6 @@ class EnvPoolVecEnv:
 
     def render(self) -> np.ndarray:
         return np.asarray(self._pool.render())[0]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> bool:
-        return False
 
     def close(self) -> None:
         if self._pool is not None:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from flashsac.errors import FlashSACError, RenderError, UnknownTask, UnsupportedSpace
-from flashsac.sims.base import autoreset, first_obs
+from flashsac.sims.base import Unsaved, autoreset, first_obs
 from flashsac.sims.engines import Options
 from flashsac.sims.tasks import Task
 from flashsac.types import EnvSpec, Obs, Step
@@ -74,7 +74,7 @@ def _no_arguments() -> Iterator[None]:
         sys.argv = ours
 
 
-class IsaacLabVecEnv:
+class IsaacLabVecEnv(Unsaved):
     """Any ManagerBasedRLEnv or DirectRLEnv, wrapped or not. `privileged`: show the group "critic", if there is one."""
 
     def __init__(self, env: Any, *, privileged: bool = True):
@@ -179,12 +179,6 @@ class IsaacLabVecEnv:
         if frame is None:
             raise RenderError("the environment was made without drawing: make it with render=True.")
         return np.asarray(frame)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> bool:
-        return False
 
     def close(self) -> None:
         self._env.close()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flashsac.errors import MissingExtra
-from flashsac.sims.base import VecEnv, action_bounds, autoreset, first_obs
+from flashsac.sims.base import Unsaved, VecEnv, action_bounds, autoreset, first_obs
 from flashsac.sims.engines import Options
 from flashsac.sims.sequential import Outcome, environment_seeds
 from flashsac.sims.tasks import Task
@@ -67,7 +67,7 @@ class ManiSkillEnv:
         self._env.close()
 
 
-class BatchedManiSkill:
+class BatchedManiSkill(Unsaved):
     """All environments at once, on the device; not yet run on a GPU (docs/simulators/maniskill.md)."""
 
     def __init__(self, env_id: str, options: Options):
@@ -99,12 +99,6 @@ class BatchedManiSkill:
 
     def render(self) -> np.ndarray:
         return self._env.render()[0].cpu().numpy()
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> bool:
-        return False
 
     def close(self) -> None:
         self._env.close()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from flashsac.errors import MissingExtra, RenderError, UnsupportedSpace
-from flashsac.sims.base import autoreset, first_obs
+from flashsac.sims.base import Unsaved, autoreset, first_obs
 from flashsac.sims.engines import Options
 from flashsac.sims.tasks import Task
 from flashsac.types import EnvSpec, Obs, Step
@@ -57,7 +57,7 @@ def _import_mjlab() -> None:
         ) from error
 
 
-class MjlabVecEnv:
+class MjlabVecEnv(Unsaved):
     """Takes a ManagerBasedRlEnv over: it no longer resets by itself, which would throw the final observations away."""
 
     def __init__(self, env: Any, obs_groups: Mapping[str, Sequence[str]], clip_actions: float | None = None):
@@ -148,12 +148,6 @@ class MjlabVecEnv:
         if frame is None:
             raise RenderError("this mjlab environment was made without a renderer: make it with render=True.")
         return np.asarray(frame)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> bool:
-        return False
 
     def close(self) -> None:
         self._env.close()

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from flashsac.errors import RenderError, UnsupportedSpace
-from flashsac.sims.base import first_obs, to_tensors
+from flashsac.sims.base import Unsaved, first_obs, to_tensors
 from flashsac.types import EnvSpec, Obs, Step
 
 _ACTOR_GROUPS = ("actor", "policy")
@@ -37,7 +37,7 @@ def from_rsl_rl(env: Any) -> RslRlVecEnv:
     return RslRlVecEnv(env)
 
 
-class RslRlVecEnv:
+class RslRlVecEnv(Unsaved):
     """Wraps one batch of environments; it cannot make another, so there is nothing to evaluate or to film on."""
 
     def __init__(self, env: Any):
@@ -96,12 +96,6 @@ class RslRlVecEnv:
         raise RenderError(
             "rsl_rl's environments have no common way to draw. Use the simulator's own viewer, or train by task name."
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> bool:
-        return False
 
     def close(self) -> None:
         """It was handed to us open: whoever made it closes it."""
