@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src" / "flashsac"
@@ -67,3 +68,10 @@ def test_files_stay_readable():
         str(file.relative_to(SRC)): n for file in SRC.rglob("*.py") if (n := len(file.read_text().splitlines())) > 360
     }
     assert not long, f"split these: {long}"
+
+
+def test_the_simulators_of_the_main_environment_are_there():
+    """Tests of a simulator that is missing are skipped; these five must never be."""
+    wanted = ("envpool", "gymnasium", "mujoco", "dm_control", "gymnasium_robotics")
+    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
+    assert not missing, f"{missing}: run `make setup`"

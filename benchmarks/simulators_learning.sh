@@ -1,0 +1,44 @@
+#!/bin/sh
+# Learning, not only stepping: one task of each simulator at the laptop preset's size, one seed, one thread.
+#   sh benchmarks/simulators_learning.sh [NAME ...]      all, or walker reach go1 go2 cartpole pull; a quarter to half an hour each
+# Needs the environments of `make test-sims` for go2 (genesis), cartpole (mjlab) and pull (maniskill). Interrupted, it goes on where it was.
+set -eu
+cd "$(dirname "$0")/.."
+export OMP_NUM_THREADS=1
+
+learn() { # name, bin directory, task, options
+    name=$1 bin=$2 task=$3
+    shift 3
+    run=runs/sims/$name
+    if [ -f "$run/config.json" ]; then
+        "$bin/flashsac" resume "$run"
+    else
+        "$bin/flashsac" train "$task" --preset laptop --run-dir "$run" "$@"
+    fi
+    "$bin/flashsac" report "$run" --out benchmarks/results/sims
+}
+
+for name in "${@:-all}"; do
+    case $name in walker | all) learn walker .venv/bin dmc:walker-walk --steps 80000 --eval.every 8000 ;; esac
+    case $name in reach | all) learn reach .venv/bin myosuite:myo-reach --steps 60000 --eval.every 6000 ;; esac
+    case $name in go1 | all)
+        learn go1 .venv/bin playground:Go1JoystickFlatTerrain --steps 500000 --eval.every 50000 \
+            --env.num-envs 64 --agent.updates-per-transition 0.08
+        ;;
+    esac
+    case $name in go2 | all)
+        learn go2 .venvs/genesis/bin genesis:go2-walk_easy --steps 600000 --eval.every 60000 \
+            --env.num-envs 64 --agent.updates-per-transition 0.08 --agent.discount 0.99
+        ;;
+    esac
+    case $name in cartpole | all)
+        learn cartpole .venvs/mjlab/bin mjlab:Mjlab-Cartpole-Swingup --steps 40000 --eval.every 8000 \
+            --env.num-envs 64 --agent.updates-per-transition 0.25
+        ;;
+    esac
+    case $name in pull | all)
+        learn pull .venvs/maniskill/bin maniskill:PullCube-v1 --steps 30000 --eval.every 3000 --eval.episodes 8 \
+            --env.num-envs 2 --agent.warmup 2000
+        ;;
+    esac
+done
