@@ -1,7 +1,7 @@
 """Brings src/flashsac/sims/tasks.csv up to date with the simulators that are installed, so that `flashsac list` need not load them.
 
 python scripts/update_tasks.py                    adds tasks that are new, with their dimensions
-python scripts/update_tasks.py --memory NAME ...  measures what one environment takes; a suite's name, or a task's
+python scripts/update_tasks.py --memory NAME ...  measures what one environment takes: of a task, or of a suite where there is no figure yet
 
 Rows that are there stay as they are: those with a score are the paper's tables.
 """
@@ -34,8 +34,8 @@ def main(arguments: list[str]) -> None:
         columns, rows = list(reader.fieldnames or []), list(reader)
     if arguments[:1] == ["--memory"]:
         for row in rows:
-            names = {row["suite"], f"{row['suite']}:{row['task']}"}
-            if names & set(arguments[1:]) and "envpool" in row["engines"]:
+            wanted = row["suite"] in arguments and not row["megabytes"]
+            if "envpool" in row["engines"] and (wanted or f"{row['suite']}:{row['task']}" in arguments):
                 row["megabytes"] = f"{_megabytes(row):.2g}"
                 print(row["suite"], row["task"], row["megabytes"], flush=True)
                 _write(columns, rows)
