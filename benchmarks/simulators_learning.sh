@@ -18,7 +18,8 @@ learn() { # name, bin directory, task, options
     "$bin/flashsac" report "$run" --out benchmarks/results/sims
 }
 
-for name in "${@:-all}"; do
+[ $# -gt 0 ] || set -- all
+for name in "$@"; do
     case $name in walker | all) learn walker .venv/bin dmc:walker-walk --steps 80000 --eval.every 8000 ;; esac
     case $name in reach | all) learn reach .venv/bin myosuite:myo-reach --steps 60000 --eval.every 6000 ;; esac
     case $name in go1 | all)
