@@ -84,7 +84,10 @@ def test_envpool_and_the_simulators_own_package_agree(task, other, needs):
     assert_same_mean(ours.returns, theirs.returns, "return")
     assert_same_mean(ours.lengths, theirs.lengths, "length")
     assert_same_mean(ours.terminated.float(), theirs.terminated.float(), "share of episodes that terminate")
-    for share in (0.05, 0.95):  # what lies beyond comes from one or two of the two dozen episodes: a bonus, a goal close by
+    for share in (
+        0.05,
+        0.95,
+    ):  # what lies beyond comes from one or two of the two dozen episodes: a bonus, a goal close by
         a, b = ours.rewards.quantile(share), theirs.rewards.quantile(share)
         spread = torch.maximum(ours.rewards.std(), theirs.rewards.std()) + 1e-3
         assert (a - b).abs() < spread, f"rewards at {share:.0%}: {a:.4g} against {b:.4g}"

@@ -32,5 +32,5 @@ def test_the_number_that_fits(monkeypatch):
     with pytest.raises(NotEnoughMemory, match=r"91 environments .* 90 fit: --env.num-envs 64"):
         check_memory(task, "envpool", 91)
     check_memory(task, "mjlab", 1000)  # keeps no model per environment
-    with pytest.raises(NotEnoughMemory, match="150 fit"):  # nobody has measured it: sixty each
+    with pytest.raises(NotEnoughMemory, match="450 fit"):  # nobody has measured it: twenty each
         check_memory(dataclasses.replace(task, megabytes=None), "envpool", 10**6)
