@@ -9,6 +9,7 @@ Rows that are there stay as they are: those with a score are the paper's tables.
 from __future__ import annotations
 
 import csv
+import math
 import re
 import subprocess
 import sys
@@ -65,6 +66,7 @@ def _candidates() -> Iterator[tuple[str, str, str]]:
     for domain, task in suite.ALL_TASKS:
         env_id = "".join(part.capitalize() for part in f"{domain}_{task}".split("_")) + "-v1"
         yield "dmc", f"{domain}-{task}", "dm_control+envpool" if env_id in pool else "dm_control"
+        yield "dmc-vision", f"{domain}-{task}", "pixels"
     for patterns, engines in ((ONLY_IN_ENVPOOL, "envpool"), (IN_BOTH, "envpool+gymnasium")):
         for suite_name, pattern in patterns.items():
             for match in filter(None, (re.fullmatch(pattern, env_id) for env_id in sorted(pool))):
@@ -83,12 +85,13 @@ def _new_tasks(rows: list[dict[str, str]]) -> list[dict[str, str]]:
         first = engines.split("+")[0]
         task = Task(suite, name, 0, None, 0, (), name, None, None, "return", None)
         try:
-            spec = ENGINES[first].make(task, Options(num_envs=1)).spec  # type: ignore[index]
+            spec = ENGINES[first].make(task, Options(num_envs=1, overlap=False)).spec  # type: ignore[index]
         except Exception as error:  # one that needs an old mujoco, or pixels, is left out, and said so
             print(f"left out {suite}:{name}: {type(error).__name__}: {str(error)[:100]}")
             continue
         critic = str(spec.obs.get("critic", ""))
-        row = {"suite": suite, "task": name, "obs": str(spec.obs["actor"]), "critic_obs": critic, "normal": ""}
+        seen = math.prod(spec.pixels.shape) if spec.pixels else spec.obs["actor"]
+        row = {"suite": suite, "task": name, "obs": str(seen), "critic_obs": critic, "normal": ""}
         found.append(row | {"action": str(spec.action_dim), "engines": engines})
     return found
 

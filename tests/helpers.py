@@ -8,7 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 import flashsac
+from flashsac.core.update import Chance, Rates
 from tests import toy_envs
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +35,11 @@ TINY: dict[str, Any] = dict(
     eval=dict(every=200, episodes=2),
 )
 """A run of a second or two."""
+
+
+def chance_and_rates(noise: Tensor, rates: Tensor) -> tuple[Chance, Rates]:
+    """What an update takes: noise of the actor and the target, one step size for both."""
+    return Chance(torch.zeros(0), *noise), Rates(rates, rates)
 
 
 def tiny_run(path: Path, task: Any = toy_envs.make_point, **changes: Any) -> Path:
@@ -58,4 +67,4 @@ def command(*arguments: str) -> list[str]:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | extra
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"} | extra

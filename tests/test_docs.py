@@ -21,12 +21,12 @@ EXTRA = {
 }
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def blocks(language: str, document: str = "README.md") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
 
 
-def commands() -> list[list[str]]:
-    lines = [line.partition("#")[0].strip() for block in blocks("bash") for line in block.splitlines()]
+def commands(document: str = "README.md") -> list[list[str]]:
+    lines = [line.partition("#")[0].strip() for block in blocks("bash", document) for line in block.splitlines()]
     return [shlex.split(line)[1:] for line in lines if line.startswith("flashsac ")]
 
 
@@ -38,6 +38,14 @@ def test_commands(tmp_path):
         extra = EXTRA.get(arguments[0], [])
         cli(*arguments, *extra, cwd=tmp_path)
     assert {"train", "resume", "eval", "play", "report", "list", "bench"} <= seen
+
+
+def test_commands_from_images(tmp_path):
+    short = "--steps 30 --agent.warmup 20 --agent.critic-width 8 --agent.actor-width 8 --compile off --eval.every 0 --no-video"
+    trained = [arguments for arguments in commands("docs/vision.md") if arguments[0] == "train"]
+    assert len(trained) == 2
+    for arguments in trained:
+        cli(*arguments, *short.split(), cwd=tmp_path)
 
 
 def test_ten_lines_of_python(tmp_path, monkeypatch):

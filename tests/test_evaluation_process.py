@@ -12,14 +12,14 @@ import torch
 
 import flashsac
 from flashsac.config import AgentConfig, EnvConfig
-from flashsac.core.networks import Policy as Actor
+from flashsac.core.update import Learner
 from flashsac.errors import FlashSACError
 from flashsac.evaluate import Evaluator
 from flashsac.evaluation_process import ProcessEvaluator
 from flashsac.logging import read_metrics
 from flashsac.policy import Policy, make_policy
 from flashsac.sims import engines
-from flashsac.sims.registry import make_env, one_env_per_process
+from flashsac.sims.registry import make_env, must_evaluate_apart
 from tests.helpers import TINY
 
 pytest.importorskip("mujoco")
@@ -31,9 +31,8 @@ def random_policy(seed: int) -> Policy:
     torch.manual_seed(seed)
     spec = make_env(TASK, CONFIG).spec
     config = AgentConfig()
-    names = ("blocks", "residual", "batch_norm", "rms_norm")
-    options = {name: value for name, value in dataclasses.asdict(config).items() if name in names}
-    return make_policy(Actor(spec.obs["actor"], spec.action_dim, config.actor_width, **options), TASK, spec, config)
+    learner = Learner(spec, config, torch.device("cpu"))
+    return make_policy(learner.actor, learner.encoder, TASK, spec, config)
 
 
 @pytest.fixture
@@ -86,11 +85,11 @@ def test_close_ends_the_child():
 
 
 def test_the_trainer_uses_it_where_the_engine_allows_one_environment(tmp_path, monkeypatch):
-    assert not one_env_per_process(TASK, CONFIG)
+    assert not must_evaluate_apart(TASK, CONFIG)
     monkeypatch.setitem(
-        engines.ENGINES, "gymnasium", dataclasses.replace(engines.ENGINES["gymnasium"], one_per_process=True)
+        engines.ENGINES, "gymnasium", dataclasses.replace(engines.ENGINES["gymnasium"], evaluate_apart=True)
     )
-    assert one_env_per_process(TASK, CONFIG)
+    assert must_evaluate_apart(TASK, CONFIG)
     monkeypatch.setattr(Evaluator, "__init__", lambda *_, **__: pytest.fail("a second environment in this process"))
     children = []
     start = ProcessEvaluator._start

@@ -28,6 +28,13 @@ HOPPER = (
 ).split()
 
 
+CARTPOLE = (
+    "train dmc-vision:cartpole-balance --preset vision --steps 300 --seed 7 --agent.warmup 60 --agent.batch-size 8 "
+    "--agent.critic-width 16 --agent.actor-width 8 --agent.image-channels 4 --env.image-size 24 --eval.every 150 --eval.episodes 1 "
+    "--env.max-episode-steps 45 --replay.capacity 200 --checkpoint-every 40 --log-every 20 --compile off --no-video"
+).split()
+
+
 def metrics(run: Path) -> list[dict[str, str]]:
     with (run / "metrics.csv").open(newline="") as file:
         return [{key: value for key, value in row.items() if key not in TIMINGS} for row in csv.DictReader(file)]
@@ -46,12 +53,14 @@ def assert_equal_runs(one: Path, other: Path) -> None:
     assert not different, f"these differ after resuming: {different}"
 
 
-def test_killed_three_times_equals_left_alone(tmp_path):
+@pytest.mark.parametrize("arguments", [HOPPER, CARTPOLE], ids=["state", "images"])
+def test_killed_three_times_equals_left_alone(tmp_path, arguments):
     """kill -9 at random moments; `flashsac resume` each time; the same metrics and the same bits in every weight."""
     alone, killed = tmp_path / "alone", tmp_path / "killed"
-    cli(*HOPPER, "--run-dir", str(alone))
+    cli(*arguments, "--run-dir", str(alone))
     rng = random.Random(0)
-    process = subprocess.Popen(command(*HOPPER, "--run-dir", str(killed)), env=environment(), stdout=subprocess.DEVNULL)
+    begin = command(*arguments, "--run-dir", str(killed))
+    process = subprocess.Popen(begin, env=environment(), stdout=subprocess.DEVNULL)
     kills = 0
     while kills < 3:
         reached = checkpoint_steps(killed)[0] if checkpoint_steps(killed) else 0

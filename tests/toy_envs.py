@@ -86,3 +86,33 @@ class Privileged(PointEnv):
     def step(self, action):
         obs, *rest = super().step(action)
         return (self._wrap(obs), *rest)
+
+
+class PixelPoint(PointEnv):
+    """The same, but seen by a camera; `state` adds the numbers."""
+
+    def __init__(self, state: bool = False, size: int = 16, channels_last: bool = True):
+        super().__init__()
+        self.size, self.state, self.channels_last = size, state, channels_last
+        image = spaces.Box(0, 255, (size, size, 3) if channels_last else (3, size, size), np.uint8)
+        self.observation_space = spaces.Dict({"camera": image, "numbers": self.observation_space}) if state else image
+
+    def look(self, numbers):
+        pixel = np.arange(self.size) / (self.size - 1) * 4 - 2
+        x, y = np.meshgrid(pixel, pixel)
+        light = np.exp(-4 * ((x - self.position[0]) ** 2 + (y - self.position[1]) ** 2))
+        image = np.stack([255 * light, 0 * light, 255 - 255 * light], -1).astype(np.uint8)
+        image = image if self.channels_last else np.moveaxis(image, -1, 0)
+        return {"camera": image, "numbers": numbers} if self.state else image
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        return self.look(obs), info
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return (self.look(obs), *rest)
+
+
+def make_pixel_point():
+    return PixelPoint()

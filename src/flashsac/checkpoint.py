@@ -157,8 +157,8 @@ class CheckpointStore:
 
     def _save_new_pieces(self, replay: Replay) -> None:
         if any(not (self.pieces_folder / piece["file"]).exists() for piece in self._pieces):
-            self._pieces, self._saved_until = [], replay.tail  # somebody deleted one: write them all again
-        first = max(self._saved_until, replay.tail)
+            self._pieces, self._saved_until = [], replay.oldest  # somebody deleted one: write them all again
+        first = max(self._saved_until, replay.oldest)
         row_bytes = sum(ring[0].nbytes for ring in (*replay.obs.values(), replay.action, replay.reward)) + 1
         rows = max(1, PIECE_BYTES // row_bytes)
         while first < replay.head:
@@ -174,7 +174,7 @@ class CheckpointStore:
                 {"file": name, "first": first, "stop": stop, "sha256": _digest(self.pieces_folder / name)}
             )
             first = self._saved_until = stop
-        self._pieces = [piece for piece in self._pieces if piece["stop"] > replay.tail]
+        self._pieces = [piece for piece in self._pieces if piece["stop"] > replay.oldest]
 
     def save_again_from(self, step: int) -> None:
         """Steps from here on have changed since they were saved."""
@@ -262,7 +262,7 @@ class CheckpointStore:
                 if not forgiving:
                     raise CheckpointError(f"{path.name} is incomplete: replay piece {fault}")
                 lost_until = max(lost_until, piece["stop"])
-        pieces = [piece for piece in manifest["pieces"] if piece["first"] >= lost_until]
+        pieces = [piece for piece in manifest["pieces"] if piece["stop"] > lost_until]
         state = unflatten(manifest["tree"], load_file(path / "state.safetensors"))
         return Checkpoint(manifest["step"], state, pieces, lost_until)
 

@@ -197,14 +197,13 @@ def _finish(result: Result) -> int:
 def _eval(arguments: list[str]) -> int:
     path, rest = leading(arguments)
     options = _options(EvalOptions, rest, "flashsac eval RUN", needs=path)
-    from flashsac.config import EnvConfig
     from flashsac.evaluate import Evaluator
     from flashsac.policy import find_policy, load_policy
 
     policy = load_policy(str(path))
-    env = _env_config(Path(str(path))) or EnvConfig()
+    env = _env_config(Path(str(path))) or policy.env_config()
     evaluator = Evaluator(_own_task(policy.task), env, options.episodes, options.seed)
-    _check_fits(policy, evaluator.env.spec)
+    policy.check_fits(evaluator.env.spec)
     result = evaluator.run(policy.act)
     evaluator.close()
     print(f"policy: {find_policy(Path(str(path)))}")
@@ -322,16 +321,6 @@ def _own_task(task: str) -> str:
             "flashsac.load_policy(...), or train by name: flashsac train module:function."
         )
     return task
-
-
-def _check_fits(policy, spec) -> None:
-    from flashsac.errors import CheckpointError
-
-    if spec.obs["actor"] != policy.obs_dim or spec.action_dim != len(policy.meta["action_low"]):
-        raise CheckpointError(
-            f"this policy takes {policy.obs_dim} observations and gives {len(policy.meta['action_low'])} actions, but {policy.task} "
-            f"now has {spec.obs['actor']} and {spec.action_dim}. The simulator's version has changed since training."
-        )
 
 
 if __name__ == "__main__":

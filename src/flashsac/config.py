@@ -49,6 +49,13 @@ class AgentConfig:
     cross_batch: bool = True
     """Current and next states in one critic pass, so that both share BatchNorm statistics (off: ablation)."""
 
+    image_channels: int = 32
+    """Channels of each convolution."""
+    image_features: int = 50
+    """Numbers that the encoder makes of a stack of images."""
+    image_shift: int = 4
+    """Random shift of images in training, up to so many pixels; 0 turns it off."""
+
     value: Literal["categorical", "scalar"] = "categorical"
     """A distribution over returns trained by cross-entropy, or one number by squared error (ablation)."""
     reward_scaling: bool = True
@@ -87,7 +94,13 @@ class EnvConfig:
     max_episode_steps: int | None = None
     """Cut episodes after this many steps (default: the task's own limit)."""
     overlap: bool = True
-    """Simulate one step while learning from those before it, where the simulator runs beside us (EnvPool, ManiSkill)."""
+    """Simulate one step while learning from those before it, where the simulator runs beside us (EnvPool, ManiSkill, images)."""
+    image_size: int = 84
+    """Height and width of what dmc-vision draws; other images keep their size."""
+    frame_stack: int = 3
+    """Frames in one observation, where there are images."""
+    with_state: bool = False
+    """In dmc-vision, the state vector beside the images."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +109,9 @@ class ReplayConfig:
 
     capacity: int = 10_000_000
     """Transitions kept."""
-    storage: Literal["ram", "disk", "device"] = "ram"
-    """Where: main memory, memory-mapped files in the run directory (may exceed memory), or the accelerator."""
+    storage: Literal["auto", "ram", "disk", "device"] = "auto"
+    """Where: main memory, memory-mapped files in the run directory (may exceed memory), or the accelerator; auto takes main memory
+    where it fits, else files."""
     obs_dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     """Storage type of observations; half precision halves the memory."""
 
@@ -163,6 +177,10 @@ def check(config: TrainConfig) -> None:
         "--agent.critics": agent.critics,
         "--agent.actor-delay": agent.actor_delay,
         "--agent.noise-max-repeat": agent.noise_max_repeat,
+        "--agent.image-channels": agent.image_channels,
+        "--agent.image-features": agent.image_features,
+        "--env.frame-stack": config.env.frame_stack,
+        "--env.image-size": config.env.image_size,
     }
     problems += [f"{name} must be at least 1, not {value}" for name, value in at_least_one.items() if value < 1]
     for name, value in (("--agent.batch-size", agent.batch_size), ("--agent.atoms", agent.atoms)):
@@ -175,6 +193,8 @@ def check(config: TrainConfig) -> None:
         "--agent.value-max": agent.value_max,
     }
     problems += [f"{name} must be above 0, not {value:g}" for name, value in positive.items() if not value > 0]
+    if agent.image_shift < 0:
+        problems.append(f"--agent.image-shift must be at least 0, not {agent.image_shift}")
     if not 0 <= agent.discount < 1:
         problems.append(f"--agent.discount must lie in [0, 1), not {agent.discount:g}")
     problems += _wrong_choices(config, "--")

@@ -35,3 +35,7 @@ class CheckpointError(FlashSACError):
 
 class RenderError(FlashSACError):
     """No video could be made."""
+
+
+class EvaluationLost(FlashSACError):
+    """The process that evaluates has died. Training need not."""

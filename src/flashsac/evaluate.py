@@ -45,7 +45,8 @@ class Evaluator:
         self.quota = -(-episodes // min(episodes, MAX_PARALLEL))
         self.episodes, self.seed = episodes, seed
         num_envs = -(-episodes // self.quota)
-        self.env = make_env(task, dataclasses.replace(config, num_envs=num_envs), device=device)
+        # Nobody learns meanwhile, so environments need no processes of their own.
+        self.env = make_env(task, dataclasses.replace(config, num_envs=num_envs, overlap=False), device=device)
 
     def judge(self, policy: Policy) -> Evaluation:
         return self.run(policy.act)

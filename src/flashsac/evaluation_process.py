@@ -21,11 +21,10 @@ import torch
 from safetensors.torch import load, save
 
 from flashsac.config import EnvConfig, TrainConfig
-from flashsac.core.networks import Policy as Actor
-from flashsac.errors import FlashSACError
+from flashsac.errors import EvaluationLost, FlashSACError
 from flashsac.evaluate import Evaluation, Evaluator
-from flashsac.policy import Policy
-from flashsac.sims.registry import more_like, one_env_per_process
+from flashsac.policy import Policy, policy_from
+from flashsac.sims.registry import more_like, must_evaluate_apart
 
 EVAL_SEED = 1_000_003
 """Added to the run's seed, so that evaluation never repeats training episodes."""
@@ -38,7 +37,7 @@ def make_evaluator(task: Any, config: TrainConfig) -> Evaluator | ProcessEvaluat
     settings: dict[str, Any] = dict(
         config=config.env, episodes=config.eval.episodes, seed=config.seed + EVAL_SEED, device=config.device
     )
-    if one_env_per_process(task, config.env):
+    if must_evaluate_apart(task, config.env):
         return ProcessEvaluator(task, **settings)
     return Evaluator(more_like(task), **settings)
 
@@ -73,16 +72,15 @@ class ProcessEvaluator:
 
     def judge(self, policy: Policy) -> Evaluation:
         self._child = child = self._child or self._start()
-        weights = {name: value.detach().cpu().contiguous() for name, value in policy.actor.state_dict().items()}
         try:
             _send(child.requests, json.dumps(policy.meta).encode())
-            _send(child.requests, save(weights))
+            _send(child.requests, save(policy.weights()))
             answer = _receive(child.answers)
         except BrokenPipeError:
             answer = None
         if answer is None:
             code = self.close()
-            raise FlashSACError(
+            raise EvaluationLost(
                 f"the evaluation process for {self._settings['task']} died with code {code}{child.last_line()}\nIf memory ran "
                 "out, evaluate fewer episodes at a time (--eval.episodes); to train without evaluation: --eval.every 0."
             )
@@ -140,15 +138,13 @@ def serve(settings: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> 
     device = settings["device"]
     evaluator: Evaluator | None = None
     while (meta_bytes := _receive(requests)) is not None and (weights := _receive(requests)) is not None:
-        meta = json.loads(meta_bytes)
-        actor = Actor(meta["obs_dim"], len(meta["action_low"]), **meta["network"])
-        actor.load_state_dict(load(weights))
+        policy = policy_from(json.loads(meta_bytes), load(weights), source="the trainer")
         answer: dict[str, Any]
         try:
             if evaluator is None:
                 config = EnvConfig(**settings["config"])
                 evaluator = Evaluator(settings["task"], config, settings["episodes"], settings["seed"], device=device)
-            result = evaluator.judge(Policy(actor.to(device), meta))
+            result = evaluator.judge(policy.to(device))
             answer = {field.name: getattr(result, field.name).tolist() for field in dataclasses.fields(result)}
         except FlashSACError as error:
             answer = {"error": str(error)}

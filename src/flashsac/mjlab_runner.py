@@ -19,7 +19,7 @@ from torch import Tensor
 from flashsac.api import resolve
 from flashsac.config import AgentConfig, EnvConfig, EvalConfig, ReplayConfig, TrainConfig
 from flashsac.errors import CheckpointError, FlashSACError
-from flashsac.policy import Policy, make_policy, policy_from
+from flashsac.policy import Policy, policy_from
 from flashsac.run import Run
 from flashsac.sims.mjlab import MjlabVecEnv
 from flashsac.trainer import Trainer
@@ -115,14 +115,14 @@ class FlashSACRunner:
     def _keep(self, trainer: Trainer) -> None:
         assert self.log_dir is not None
         self.step = trainer.step
-        self.policy = make_policy(trainer.agent.learner.actor, trainer.run.task, trainer.env.spec, trainer.config.agent)
+        self.policy = trainer.policy()
         self.save(str(self.log_dir / f"model_{self.step // self._transitions_per_iteration()}.pt"))
 
     def save(self, path: str, infos: dict | None = None) -> None:
         """The policy in a file of mjlab's kind. All else that training needs lies in the run directory beside it."""
         if self.policy is None:
             raise FlashSACError("there is no policy to save: learn or load one first.")
-        weights = {name: value.detach().cpu() for name, value in self.policy.actor.state_dict().items()}
+        weights = self.policy.weights()
         torch.save({"flashsac": self.policy.meta, "weights": weights, "step": self.step, "infos": infos}, path)
 
     def load(
@@ -144,8 +144,7 @@ class FlashSACRunner:
         """Deterministic actions, in the environment's own bounds, for mjlab's observations."""
         if self.policy is None:
             raise FlashSACError("there is no policy to play: learn or load one first.")
-        policy, groups = self.policy, self.cfg["obs_groups"]["actor"]
-        policy.actor.to(device)
+        policy, groups = self.policy.to(device), self.cfg["obs_groups"]["actor"]
         bound = torch.tensor(policy.meta["action_high"], device=device)
         return lambda obs: policy.act({"actor": torch.cat([obs[group] for group in groups], dim=1)}) * bound
 

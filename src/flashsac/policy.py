@@ -13,57 +13,127 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from flashsac.checkpoint import save_tensors
-from flashsac.config import AgentConfig
+from flashsac.config import AgentConfig, EnvConfig
+from flashsac.core.encoders import PixelEncoder, StateEncoder, make_encoder
 from flashsac.core.networks import Policy as Actor
 from flashsac.errors import CheckpointError
 from flashsac.sims.base import ActionScaler
-from flashsac.types import EnvSpec, Obs
+from flashsac.types import EnvSpec, Obs, Pixels
 
 FORMAT = "1"
 
 
-class Policy:
-    """Deterministic: `policy(obs)` is the action in the simulator's own bounds, for one observation or a batch."""
+Encoder = StateEncoder | PixelEncoder
 
-    def __init__(self, actor: Actor, meta: dict[str, Any]):
-        self.actor, self.meta = actor, meta
+
+class Policy:
+    """Deterministic: `policy(obs)` is the action in the simulator's own bounds, for one observation or a batch.
+
+    `obs` is an array where there is one group of observations, else a dict: "actor" (numbers), "pixels" (uint8, frames one after the
+    other along the channels, the oldest first).
+    """
+
+    def __init__(self, actor: Actor, encoder: Encoder, meta: dict[str, Any]):
+        self.actor, self.encoder, self.meta = actor, encoder, meta
         self.task: str = meta["task"]
-        self.obs_dim: int = meta["obs_dim"]
+        self.shapes = _shapes(meta)
         self._scale = ActionScaler(tuple(meta["action_low"]), tuple(meta["action_high"]))
 
     def __call__(self, obs: np.ndarray | dict[str, np.ndarray]) -> np.ndarray:
-        rows = np.asarray(obs["actor"] if isinstance(obs, dict) else obs, np.float32)
-        if rows.shape[-1] != self.obs_dim:
-            raise ValueError(
-                f"this policy for {self.task} takes observations of {self.obs_dim} numbers, not {rows.shape[-1]}"
-            )
-        batch = torch.from_numpy(np.atleast_2d(rows))
-        action = self._scale(self.act({"actor": batch}).numpy())
-        return action if rows.ndim > 1 else action[0]
+        given = obs if isinstance(obs, dict) else {next(iter(self.shapes)): obs}
+        batch, alone = {}, False
+        for group, shape in self.shapes.items():
+            if group not in given:
+                raise ValueError(
+                    f"this policy for {self.task} takes {' and '.join(self.shapes)}, but {group} is missing"
+                )
+            rows = np.asarray(given[group], None if group == "pixels" else np.float32)
+            if group == "pixels" and rows.dtype != np.uint8:
+                raise ValueError(f"this policy for {self.task} takes images of uint8, 0 to 255, not {rows.dtype}")
+            alone = rows.ndim == len(shape)
+            if rows.shape[-len(shape) :] != shape or rows.ndim > len(shape) + 1:
+                raise ValueError(
+                    f"this policy for {self.task} takes observations '{group}' of {_shape_text(shape)}, not {_shape_text(rows.shape)}"
+                )
+            batch[group] = torch.from_numpy(rows[None] if alone else rows)
+        action = self._scale(self.act(batch).numpy())
+        return action[0] if alone else action
 
     def save(self, path: str | Path) -> None:
         """Write it to a file of its own, which `load_policy` reads."""
-        tensors = {name: value.detach().cpu().contiguous() for name, value in self.actor.state_dict().items()}
-        save_tensors(tensors, Path(path), {"flashsac_policy": json.dumps(self.meta)})
+        save_tensors(self.weights(), Path(path), {"flashsac_policy": json.dumps(self.meta)})
+
+    def weights(self) -> dict[str, Tensor]:
+        """What `policy_from` takes, on the CPU."""
+        both = self.actor.state_dict() | {f"encoder.{name}": x for name, x in self.encoder.state_dict().items()}
+        return {name: value.detach().cpu().contiguous() for name, value in both.items()}
+
+    def to(self, device: torch.device | str | None) -> Policy:
+        """Moves it, and returns it."""
+        self.actor.to(device)
+        self.encoder.to(device)
+        return self
+
+    def check_fits(self, spec: EnvSpec) -> None:
+        """Raises unless it was trained on such observations and actions."""
+        shapes = {group: shape for group, (shape, _) in spec.groups.items() if group != "critic"}
+        sees, saw = (
+            " and ".join(f"{_shape_text(shape)} ({group})" for group, shape in some.items())
+            for some in (shapes, self.shapes)
+        )
+        actions = len(self.meta["action_low"])
+        if shapes != self.shapes or spec.action_dim != actions:
+            raise CheckpointError(
+                f"this policy for {self.task} takes {saw} and gives {actions} actions, but the environment now shows {sees} and takes "
+                f"{spec.action_dim}. The simulator's version has changed since training, or an --env setting."
+            )
+
+    def env_config(self) -> EnvConfig:
+        """One environment that shows what this policy wants to see."""
+        config = EnvConfig(num_envs=1, overlap=False)
+        if "pixels" not in self.meta:
+            return config
+        seen, with_state = self.meta["pixels"], bool(self.obs_dim)
+        return dataclasses.replace(config, image_size=seen["height"], frame_stack=seen["stack"], with_state=with_state)
+
+    @property
+    def obs_dim(self) -> int:
+        """Numbers in an observation; 0 where images are all it sees."""
+        return self.meta["obs_dim"]
 
     @torch.no_grad()
     def act(self, obs: Obs) -> Tensor:
         """Actions in [-1, 1], as VecEnv.step takes them, where the observations are."""
-        rows = obs["actor"].to(self.actor.mean.weight.device)
-        return torch.tanh(self.actor(rows, False)[0]).to(obs["actor"].device)
+        here = self.actor.mean.weight.device
+        there = next(iter(obs.values())).device
+        features = self.encoder.actor_features({group: obs[group].to(here) for group in self.shapes})
+        return torch.tanh(self.actor(features, False)[0]).to(there)
 
 
-def make_policy(actor: Actor, task: str, spec: EnvSpec, config: AgentConfig) -> Policy:
-    """The weights plus what is needed to rebuild the network around them."""
+def make_policy(actor: Actor, encoder: Encoder, task: str, spec: EnvSpec, config: AgentConfig) -> Policy:
+    """The weights plus what is needed to rebuild the networks around them."""
     meta = {
         "format": FORMAT,
         "task": task,
-        "obs_dim": spec.obs["actor"],
+        "obs_dim": spec.obs.get("actor", 0),
         "action_low": spec.action_low,
         "action_high": spec.action_high,
         "network": _network(config),
     }
-    return Policy(actor, meta)
+    if spec.pixels:
+        meta["pixels"] = dataclasses.asdict(spec.pixels)
+        meta["encoder"] = {"image_channels": config.image_channels, "image_features": config.image_features}
+    return Policy(actor, encoder, meta)
+
+
+def _shapes(meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Of the observations a policy takes."""
+    shapes: dict[str, tuple[int, ...]] = {"actor": (meta["obs_dim"],)} if meta["obs_dim"] else {}
+    return shapes | ({"pixels": Pixels(**meta["pixels"]).shape} if "pixels" in meta else {})
+
+
+def _shape_text(shape: tuple[int, ...]) -> str:
+    return f"{shape[0]} numbers" if len(shape) == 1 else " x ".join(map(str, shape))
 
 
 def _network(config: AgentConfig) -> dict[str, Any]:
@@ -93,12 +163,20 @@ def load_policy(path: str | Path) -> Policy:
 
 def policy_from(meta: dict[str, Any], tensors: dict[str, Tensor], source: str | Path) -> Policy:
     """The network that `meta` describes, with these weights."""
-    actor = Actor(meta["obs_dim"], len(meta["action_low"]), **meta["network"])
+    numbers = {"actor": meta["obs_dim"]} if meta["obs_dim"] else {}
+    low, high = tuple(meta["action_low"]), tuple(meta["action_high"])
+    pixels = Pixels(**meta["pixels"]) if "pixels" in meta else None
+    spec = EnvSpec(1, numbers, len(low), low, high, None, pixels=pixels)
+    encoder = make_encoder(spec, AgentConfig(**meta.get("encoder", {})), torch.float32)
+    actor = Actor(encoder.widths[0], spec.action_dim, **meta["network"])
+    both = torch.nn.ModuleDict({"encoder": encoder, "actor": actor})
     try:
-        actor.load_state_dict(tensors)
+        both.load_state_dict(
+            {name if name.startswith("encoder.") else f"actor.{name}": x for name, x in tensors.items()}
+        )
     except RuntimeError as error:
         raise CheckpointError(f"{source} does not hold the weights its header describes ({error}).") from error
-    return Policy(actor, meta)
+    return Policy(actor, encoder, meta)
 
 
 def find_policy(path: Path) -> Path:

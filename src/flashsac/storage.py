@@ -16,7 +16,7 @@ from flashsac.errors import NotEnoughMemory
 from flashsac.memory import available_memory, size_text
 from flashsac.types import EnvSpec
 
-_ADVICE = "Take a smaller --replay.capacity, or --replay.obs-dtype float16"
+_ADVICE = "Take a smaller --replay.capacity"
 
 
 def make_replay(
@@ -35,22 +35,27 @@ def make_replay(
     dtype: torch.dtype = getattr(torch, config.obs_dtype)
     needed = layout_bytes(layout(spec, capacity, n_step, dtype))
     about = f"replay: {capacity:,} transitions, {size_text(needed)}"
-    if config.storage == "disk":
-        folder = run_dir / "replay-ring"
-        shutil.rmtree(folder, ignore_errors=True)  # of the process before; a checkpoint's pieces fill the new one
-        free = shutil.disk_usage(run_dir).free
-        if needed > 0.95 * free:
-            raise NotEnoughMemory(f"{about} on disk, but only {size_text(free)} are free in {run_dir}. {_ADVICE}.")
+    advice = _ADVICE if spec.pixels else f"{_ADVICE}, or --replay.obs-dtype float16 (half the size)"
+    where = device if config.storage == "device" else spec.device
+    free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else available_memory()
+    fits = needed <= 0.9 * free
+    folder = run_dir / "replay-ring"
+    shutil.rmtree(folder, ignore_errors=True)  # of the process before; a checkpoint's pieces fill the new one
+    if config.storage == "disk" or (config.storage == "auto" and not fits):
+        about += f" on disk in {folder}" + ("" if fits else f", as only {size_text(free)} of memory are free")
+        room = shutil.disk_usage(run_dir).free
+        saved = sum(file.stat().st_size for file in run_dir.glob("replay/*"))  # by the run that is resumed
+        if needed + max(0, needed - saved) > 0.95 * room:
+            raise NotEnoughMemory(
+                f"{about}, and as much again for its checkpoints, but only {size_text(room)} are free there. {advice}."
+            )
         folder.mkdir()
         allocate = lambda name, shape, kind: _memory_map(folder / name, shape, kind)
-        about += f" on disk in {folder}"
     else:
-        where = device if config.storage == "device" else spec.device
-        free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else available_memory()
-        if needed > 0.9 * free:
+        if not fits:
             raise NotEnoughMemory(
-                f"{about}, but only {size_text(free)} of memory are available. {_ADVICE} (half the size), "
-                "or --replay.storage disk (memory-mapped files)."
+                f"{about}, but only {size_text(free)} of memory are available. {advice}, or "
+                "--replay.storage disk (memory-mapped files)."
             )
         allocate = lambda _name, shape, kind: torch.zeros(shape, dtype=kind, device=where)
         about += f" in {'memory' if where.type == 'cpu' else where}"

@@ -17,7 +17,7 @@ from flashsac.config import TrainConfig
 from flashsac.core.agent import Agent
 from flashsac.core.compiler import DTYPES, compiler_for, compiler_missing
 from flashsac.counters import Clock, EpisodeStats, UpdateBudget
-from flashsac.errors import BadSimulation, CheckpointError
+from flashsac.errors import BadSimulation, CheckpointError, EvaluationLost
 from flashsac.evaluate import Evaluator
 from flashsac.evaluation_process import ProcessEvaluator, make_evaluator
 from flashsac.logging import MetricsLog, Progress, read_metrics
@@ -187,7 +187,11 @@ class Trainer:
     def _evaluate(self) -> dict[str, float]:
         if self.evaluator is None:
             self.evaluator = make_evaluator(self.task, self.config)
-        scores = self.evaluator.judge(self._policy()).summary()
+        try:
+            scores = self.evaluator.judge(self.policy()).summary()
+        except EvaluationLost as error:
+            self.progress.say(f"warning: {error}\nTraining goes on; the next evaluation will be tried again.")
+            return {}
         if scores["eval_return"] > self.best:
             try:
                 self.store.save_best(self.step, scores["eval_return"], self._save_policy)
@@ -270,13 +274,16 @@ class Trainer:
     def _fingerprint(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to make sense here."""
         spec = self.env.spec
-        return {"obs": spec.obs, "action_dim": spec.action_dim, "num_envs": spec.num_envs}
+        images = {"pixels": list(spec.pixels.shape)} if spec.pixels else {}
+        return {"obs": spec.obs, "action_dim": spec.action_dim, "num_envs": spec.num_envs} | images
 
-    def _policy(self) -> Policy:
-        return make_policy(self.agent.learner.actor, self.run.task, self.env.spec, self.config.agent)
+    def policy(self) -> Policy:
+        """As it stands now: it goes on learning with the agent."""
+        learner = self.agent.learner
+        return make_policy(learner.actor, learner.encoder, self.run.task, self.env.spec, self.config.agent)
 
     def _save_policy(self, path: Path) -> None:
-        self._policy().save(path)
+        self.policy().save(path)
 
     def _load(self) -> list[str]:
         checkpoint, problems = self.store.load()
@@ -290,7 +297,7 @@ class Trainer:
         self.store.restore_replay(checkpoint, self.replay)
         self.agent.load_state_dict(state["agent"])
         if checkpoint.lost_until:
-            self.replay.tail = max(self.replay.tail, checkpoint.lost_until)
+            self.replay.lose_before(checkpoint.lost_until)
             notes.append(
                 f"warning: part of the replay is damaged and was dropped; {len(self.replay):,} transitions are left"
             )

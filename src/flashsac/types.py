@@ -11,7 +11,28 @@ from torch import Tensor
 CPU = torch.device("cpu")
 
 Obs = dict[str, Tensor]
-"""Observations by group: "actor" always, "critic" where the simulator offers privileged observations. Each (envs, dim)."""
+"""Observations by group: "actor", "critic" where the simulator offers privileged observations, each (envs, dim); and "pixels",
+(envs, frames x channels, height, width) in uint8, the oldest frame first."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pixels:
+    """What a simulator's images look like."""
+
+    channels: int
+    height: int
+    width: int
+    stack: int
+    """Frames in one observation: a single one does not show what moves."""
+
+    @property
+    def frame(self) -> tuple[int, int, int]:
+        return (self.channels, self.height, self.width)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of an observation."""
+        return (self.stack * self.channels, self.height, self.width)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +41,7 @@ class EnvSpec:
 
     num_envs: int
     obs: dict[str, int]
-    """Width of each observation group."""
+    """Width of each observation group that is a vector; there is none where images are all there is to see."""
     action_dim: int
     action_low: tuple[float, ...]
     action_high: tuple[float, ...]
@@ -31,11 +52,19 @@ class EnvSpec:
     """Control steps per second of simulated time, for videos at real speed."""
     can_save_state: bool = False
     """True if state_dict() / load_state_dict() bring the simulator back bit for bit."""
+    pixels: Pixels | None = None
+    """Images, where there are any."""
 
     @property
     def critic_group(self) -> str:
         """The group the critic sees: privileged where there is one, else the actor's."""
         return "critic" if "critic" in self.obs else "actor"
+
+    @property
+    def groups(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and type of one environment's observation, by group."""
+        vectors = {group: ((width,), torch.float32) for group, width in self.obs.items()}
+        return vectors | ({"pixels": (self.pixels.shape, torch.uint8)} if self.pixels else {})
 
 
 class Step(NamedTuple):

@@ -11,15 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from flashsac.config import EnvConfig
 from flashsac.errors import FlashSACError, RenderError
 from flashsac.policy import Policy, load_policy
+from flashsac.sims.gl import GL_HINT
 from flashsac.sims.registry import make_env, more_like
-
-GL_HINT = (
-    "Drawing needs a GL library. On Debian and Ubuntu: apt-get install libegl1 libgl1-mesa-dri "
-    "(or libosmesa6 with MUJOCO_GL=osmesa)."
-)
 
 
 def record(policy_file: Path, out: Path, *, task: Any = None, seed: int = 0, seconds: float = 10.0) -> Path:
@@ -47,7 +42,7 @@ def record_here(policy: Policy, task: Any, out: Path, seed: int, seconds: float)
     """The drawing itself, in this process."""
     import imageio.v2 as imageio
 
-    env = make_env(more_like(task), EnvConfig(num_envs=1), render=True)
+    env = make_env(more_like(task), policy.env_config(), render=True)
     fps = env.spec.fps
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -80,7 +75,7 @@ def show(policy_file: Path, task: str, *, seed: int, seconds: float) -> None:
             "matplotlib found no window toolkit. Install one (apt-get install python3-tk), or use --out FILE."
         )
     policy = load_policy(policy_file)
-    env = make_env(task, EnvConfig(num_envs=1), render=True)
+    env = make_env(task, policy.env_config(), render=True)
     try:
         obs = env.reset(seed)
         picture = plt.imshow(env.render())

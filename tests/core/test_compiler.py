@@ -135,9 +135,9 @@ def test_acting_compiled_equals_uncompiled(make_spec):
 
     torch.manual_seed(0)
     learner = Learner(make_spec(obs=5, action=3), AgentConfig(actor_width=8, critic_width=8), CPU)
-    obs, noise = torch.randn(2, 5), torch.randn(2, 3)
+    obs, noise = {"actor": torch.randn(2, 5)}, torch.randn(2, 3)
     with torch.no_grad():
         expected = learner.explore(obs, noise)
         assert torch.allclose(compiler.compiler_for(CPU)(learner.explore)(obs, noise), expected, atol=1e-6)
-        mean, log_std = learner.actor(obs, False)
+        mean, log_std = learner.actor(obs["actor"], False)
     assert torch.equal(expected, torch.tanh(mean + log_std.exp() * noise))

@@ -13,6 +13,7 @@ from flashsac.core.networks import Backbone, BatchNorm, Block, Critic, Linear, P
 from flashsac.core.optimizer import adam_rates
 from flashsac.core.update import Learner
 from flashsac.types import Batch
+from tests.helpers import chance_and_rates
 
 
 def test_linear_is_orthogonal_with_unit_rows_after_projection():
@@ -161,7 +162,7 @@ def test_batch_norm_modes_row_by_row(watched):
     noise, rates = torch.randn(2, 5, 2), adam_rates(3e-4, 1)
     stats = lambda net: [b.clone() for b in net.buffers()]
     critic_before, critic_stats = [p.clone() for p in learner.critic.parameters()], stats(learner.critic)
-    learner.update_actor(batch, noise[0], rates)
+    learner.update_actor(batch, *chance_and_rates(noise, rates))
 
     # Row 1: the actor in its own loss: train, [obs; next_obs], first half used.
     name, rows, train, used, grad = passes[0]
@@ -177,7 +178,7 @@ def test_batch_norm_modes_row_by_row(watched):
 
     passes.clear()
     actor_stats, target_stats = stats(learner.actor), stats(learner.target)
-    learner.update_critic(batch, torch.tensor(1.0), noise[1], rates)
+    learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(noise, rates))
     # Row 3: the actor for the target's action: eval, no gradient, next_obs.
     name, rows, train, _, grad = passes[0]
     assert (name, train, grad) == ("actor", False, False)
@@ -199,13 +200,13 @@ def test_batch_norm_modes_row_by_row(watched):
 def test_target_average_covers_parameters_only(watched):
     learner, batch, _ = watched
     before = [p.clone() for p in learner.target.parameters()]
-    learner.update_critic(batch, torch.tensor(1.0), torch.randn(5, 2), adam_rates(3e-4, 1))
+    learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(torch.randn(2, 5, 2), adam_rates(3e-4, 1)))
     for old, target, online in zip(before, learner.target.parameters(), learner.critic.parameters(), strict=True):
         assert torch.allclose(target, old + 0.01 * (online - old), atol=1e-7)
     # Fed the same rows as the critic but with slower weights, its statistics are its own.
     embed = lambda net: net.backbone.blocks[0].expand_norm.running_mean
-    learner.update_critic(batch, torch.tensor(1.0), torch.randn(5, 2), adam_rates(3e-1, 1))
-    learner.update_critic(batch, torch.tensor(1.0), torch.randn(5, 2), adam_rates(3e-1, 1))
+    learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(torch.randn(2, 5, 2), adam_rates(3e-1, 1)))
+    learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(torch.randn(2, 5, 2), adam_rates(3e-1, 1)))
     assert not torch.allclose(embed(learner.target), embed(learner.critic))
 
 

@@ -15,6 +15,7 @@ from flashsac.core.networks import Linear
 from flashsac.core.optimizer import Adam, adam_rates
 from flashsac.core.update import Learner
 from flashsac.types import Batch
+from tests.helpers import chance_and_rates
 
 SIZE, OBS, PRIVILEGED, ACTION = 16, 5, 7, 3
 
@@ -183,8 +184,8 @@ def test_whole_update_equals_the_plain_implementation(make_spec, dtype, updates,
         batch = random_batch(generator, dtype)
         noise = torch.randn(2, SIZE, ACTION, generator=generator, dtype=dtype)
         if index % 2 == 0:
-            learner.update_actor(batch, noise[0], adam_rates(3e-4, index // 2 + 1))
-        learner.update_critic(batch, scale, noise[1], adam_rates(3e-4, index + 1))
+            learner.update_actor(batch, *chance_and_rates(noise, adam_rates(3e-4, index // 2 + 1)))
+        learner.update_critic(batch, scale, *chance_and_rates(noise, adam_rates(3e-4, index + 1)))
         plain.update(batch, 2.0, noise, actor_due=index % 2 == 0)
     assert_same(learner, plain, tolerance)
 
@@ -198,11 +199,11 @@ def test_compiled_update_equals_the_eager_one(make_spec):
         torch.randn(2, SIZE, ACTION, generator=generator),
         adam_rates(3e-4, 1),
     )
-    eager.update_actor(batch, noise[0], rates)
-    expected = eager.update_critic(batch, torch.tensor(2.0), noise[1], rates)
+    eager.update_actor(batch, *chance_and_rates(noise, rates))
+    expected = eager.update_critic(batch, torch.tensor(2.0), *chance_and_rates(noise, rates))
     compiler = compiler_for(torch.device("cpu"))
-    compiler(compiled.update_actor)(batch, noise[0], rates)
-    metrics = compiler(compiled.update_critic)(batch, torch.tensor(2.0), noise[1], rates)
+    compiler(compiled.update_actor)(batch, *chance_and_rates(noise, rates))
+    metrics = compiler(compiled.update_critic)(batch, torch.tensor(2.0), *chance_and_rates(noise, rates))
     assert metrics["critic_loss"].item() == pytest.approx(expected["critic_loss"].item(), abs=1e-5)
     for a, b in zip(eager.critic.parameters(), compiled.critic.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-5)
@@ -235,8 +236,10 @@ def test_ablations_build_and_learn_something(make_spec, changes):
     for count in range(1, 61):
         rates = adam_rates(3e-3, count)
         noise = torch.randn(2, SIZE, ACTION, generator=generator)
-        learner.update_actor(batch, noise[0], rates)
-        losses.append(learner.update_critic(batch, torch.tensor(1.0), noise[1], rates)["critic_loss"].item())
+        learner.update_actor(batch, *chance_and_rates(noise, rates))
+        losses.append(
+            learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(noise, rates))["critic_loss"].item()
+        )
     assert losses[-1] < 0.9 * losses[0]
     rows = learner.critic.backbone.embed.weight.norm(dim=-1)
     assert torch.allclose(rows, torch.ones_like(rows), atol=1e-5) == config.weight_projection
@@ -258,8 +261,10 @@ def test_low_precision_learns_what_full_precision_learns(make_spec, dtype):
         losses = []
         for count in range(1, 61):
             rates, noise = adam_rates(3e-3, count), torch.randn(2, SIZE, ACTION, generator=generator)
-            learner.update_actor(batch, noise[0], rates)
-            losses.append(learner.update_critic(batch, torch.tensor(1.0), noise[1], rates)["critic_loss"].item())
+            learner.update_actor(batch, *chance_and_rates(noise, rates))
+            losses.append(
+                learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(noise, rates))["critic_loss"].item()
+            )
         tensors = [*learner.critic.state_dict().values(), *learner.critic_optimizer.first]
         assert all(tensor.dtype == torch.float32 for tensor in tensors)
         curves.append(torch.tensor(losses))
@@ -271,7 +276,7 @@ def test_no_cross_batch_feeds_each_half_alone(make_spec):
     learner = make_learner(make_spec, cross_batch=False)
     reference = copy.deepcopy(learner.critic)
     batch = random_batch(torch.Generator().manual_seed(1))
-    learner.update_critic(batch, torch.tensor(1.0), torch.randn(SIZE, ACTION), adam_rates(0.0, 1))
+    learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(torch.randn(2, SIZE, ACTION), adam_rates(0.0, 1)))
     rows = torch.cat([batch.obs["critic"], batch.action], -1)
     reference(rows, True)
     ours, theirs = learner.critic.backbone.input_norm, reference.backbone.input_norm

@@ -18,7 +18,7 @@ from flashsac.logging import read_metrics
 from flashsac.sims import isaaclab, registry
 from flashsac.sims.base import check_env
 from flashsac.sims.isaaclab import IsaacLabVecEnv
-from flashsac.sims.registry import make_env, one_env_per_process
+from flashsac.sims.registry import make_env, must_evaluate_apart
 from tests.helpers import ROOT, TINY
 from tests.sims import fakes
 
@@ -177,7 +177,7 @@ def test_one_environment_in_a_process():
         make()
     first.close()
     make().close()
-    assert one_env_per_process(MANAGED, EnvConfig())
+    assert must_evaluate_apart(MANAGED, EnvConfig())
 
 
 def test_training_evaluates_in_another_process(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -13,8 +14,8 @@ from flashsac.core.exploration import RepeatedNoise
 from flashsac.core.optimizer import adam_rates
 from flashsac.core.replay import Replay
 from flashsac.core.reward_scale import NoRewardScale, RewardScale
-from flashsac.core.update import Learner, Metrics
-from flashsac.types import EnvSpec, Obs, Step
+from flashsac.core.update import Chance, Learner, Metrics, Rates
+from flashsac.types import Batch, EnvSpec, Obs, Step
 
 
 class Agent:
@@ -44,8 +45,12 @@ class Agent:
             torch.manual_seed(seed)
             self.learner = Learner(spec, config, self.device, dtype)
         self._explore = compiler(self.learner.explore)
-        self._update_actor = compiler(self.learner.update_actor)
-        self._update_critic = compiler(self.learner.update_critic)
+        self._update_critic: Callable[..., Metrics] = compiler(self.learner.update_critic)
+        self._update_both: Callable[..., Metrics] = (
+            compiler(self.learner.update_both)
+            if self.learner.encoder.costly
+            else _in_turn(compiler(self.learner.update_actor), self._update_critic)
+        )
         replay.compile(compiler)
         self.noise = RepeatedNoise(
             (spec.num_envs, spec.action_dim),
@@ -71,8 +76,8 @@ class Agent:
         if explore and not self.warm:
             shape = (self.spec.num_envs, self.spec.action_dim)
             return (2 * torch.rand(shape, generator=self._acting_rng) - 1).to(self.spec.device)
-        rows = obs["actor"].to(self.device).contiguous()
-        action = self._explore(rows, self.noise.next()) if explore else self.learner.actor(rows, False)[0].tanh()
+        here = {group: rows.to(self.device).contiguous() for group, rows in obs.items() if group != "critic"}
+        action = self._explore(here, self.noise.next()) if explore else self.learner.act(here)
         return action.to(self.spec.device)
 
     def observe(self, obs: Obs, action: Tensor, step: Step) -> None:
@@ -82,19 +87,17 @@ class Agent:
 
     def update(self) -> Metrics:
         """One gradient step of the critic and, every `actor_delay`-th time, of actor and temperature."""
-        batch = self.replay.sample(self.config.batch_size, self._learning_rng, self.device)
-        noise = torch.randn(
-            2, self.config.batch_size, self.spec.action_dim, generator=self._learning_rng, device="cpu"
-        ).to(self.device)
+        size, draw = self.config.batch_size, self._learning_rng
+        batch = self.replay.sample(size, draw, self.device)
+        noise = torch.randn(2, size, self.spec.action_dim, generator=draw, device="cpu").to(self.device)
+        chance = Chance(self.learner.transform.draw(size, draw).to(self.device), *noise)
         learning_rate, delay = self.learning_rate(), self.config.actor_delay
-        # All that comes from the host is sent before the first half starts, or its end would have to be waited for.
-        actor_rates = adam_rates(learning_rate, self.updates // delay + 1, self.device)
-        critic_rates = adam_rates(learning_rate, self.updates + 1, self.device)
+        # All that comes from the host is sent before anything starts, or its end would have to be waited for.
+        steps = (self.updates // delay + 1, self.updates + 1)
+        rates = Rates(*(adam_rates(learning_rate, number, self.device) for number in steps))
         scale = self.reward_scale.scale().to(self.device)
-        metrics: Metrics = {}
-        if self.updates % delay == 0:
-            metrics |= self._update_actor(batch, noise[0], actor_rates)
-        metrics |= self._update_critic(batch, scale, noise[1], critic_rates)
+        update = self._update_critic if self.updates % delay else self._update_both
+        metrics = update(batch, scale, chance, rates)
         self.updates += 1
         return metrics
 
@@ -129,3 +132,12 @@ class Agent:
         self._acting_rng.set_state(state["acting_rng"])
         self._learning_rng.set_state(state["learning_rng"])
         self.updates = state["updates"]
+
+
+def _in_turn(update_actor: Callable[..., Metrics], update_critic: Callable[..., Metrics]) -> Callable[..., Metrics]:
+    """Two units instead of one: the critic's is then compiled once, and not a second time within the other."""
+
+    def update(batch: Batch, reward_scale: Tensor, chance: Chance, rates: Rates) -> Metrics:
+        return update_actor(batch, chance, rates) | update_critic(batch, reward_scale, chance, rates)
+
+    return update

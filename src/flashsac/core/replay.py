@@ -2,7 +2,7 @@
 
 Time runs along the first axis, environments along the second: slot t holds the observation of step t and, once the step
 is done, its action, reward and outcome. The observation a step led to is simply the one in slot t + 1, except where an
-episode ended: those final observations have a small ring of their own.
+episode ended: those final observations have a small ring of their own. Of a stack of images only the newest is stored.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from flashsac.core.compiler import Compiler
+from flashsac.core.rings import FrameRing, Ring, VectorRing
 from flashsac.errors import BadSimulation
 from flashsac.types import Batch, EnvSpec, Obs, Step
 
@@ -27,19 +28,26 @@ def layout(
 ) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     """Shapes and types of everything that is stored."""
     envs = spec.num_envs
-    slots = max(capacity // envs, n_step) + 1
-    # Room for an episode end every ten steps on average. With shorter episodes the ring holds fewer transitions.
-    finals = max(slots * envs // 10, 4 * envs, 64)
+    slots = max(capacity // envs, n_step) + 1 + history(spec)
+    # Room for an episode end every so many steps on average. With shorter episodes the ring holds fewer transitions.
+    finals = max(slots * envs // (40 if spec.pixels else 10), 4 * envs, 16 if spec.pixels else 64)
     shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
     for group, width in spec.obs.items():
         shapes[f"obs.{group}"] = ((slots, envs, width), obs_dtype)
         shapes[f"final.{group}"] = ((finals, width), obs_dtype)
+    if spec.pixels:
+        shapes["pixels"] = ((slots * envs + finals, *spec.pixels.frame), torch.uint8)
     shapes["action"] = ((slots, envs, spec.action_dim), torch.float32)
     shapes["reward"] = ((slots, envs), torch.float32)
     shapes["flags"] = ((slots, envs), torch.uint8)
     shapes["final_index"] = ((slots, envs), torch.int32)
     shapes["finals_before"] = ((slots,), torch.int32)
     return shapes
+
+
+def history(spec: EnvSpec) -> int:
+    """How many steps before its own an observation reaches back."""
+    return spec.pixels.stack - 1 if spec.pixels else 0
 
 
 def layout_bytes(shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> int:
@@ -50,11 +58,14 @@ def layout_bytes(shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> int:
 class Windows:
     """Reads n-step windows out of the rings. Holds tensors and constants only, and thus can be compiled."""
 
-    def __init__(self, rings: dict[str, Tensor], groups: list[str], discount: float, n_step: int):
-        self.obs = {group: rings[f"obs.{group}"] for group in groups}
-        self.final_obs = {group: rings[f"final.{group}"] for group in groups}
-        self.action, self.reward = rings["action"], rings["reward"]
-        self.flags, self.final_index = rings["flags"], rings["final_index"]
+    def __init__(self, stored: dict[str, Tensor], spec: EnvSpec, discount: float, n_step: int):
+        self.action, self.reward = stored["action"], stored["reward"]
+        self.flags, self.final_index = stored["flags"], stored["final_index"]
+        self.rings: dict[str, Ring] = {
+            group: VectorRing(stored[f"obs.{group}"], stored[f"final.{group}"]) for group in spec.obs
+        }
+        if spec.pixels:
+            self.rings["pixels"] = FrameRing(stored["pixels"], self.flags, spec.pixels)
         self.slots = len(self.reward)
         self.discount, self.n_step = discount, n_step
 
@@ -73,16 +84,16 @@ class Windows:
             discount = torch.where(use, discount * self.discount, discount)
             length += use
             alive = use & (flags == 0)
-        last = (step + length - 1) % self.slots
-        flags = self.flags[last, env]
+        last = step + length - 1
+        flags, final = (x[last % self.slots, env] for x in (self.flags, self.final_index))
         ended, terminated = flags & (TERMINATED | TRUNCATED) != 0, flags & TERMINATED != 0
-        start, following = step % self.slots, (last + 1) % self.slots
-        final = self.final_index[last, env].long()
-        obs, next_obs = {}, {}
-        for group, ring in self.obs.items():
-            obs[group] = ring[start, env].float()
-            next_obs[group] = torch.where(ended[:, None], self.final_obs[group][final], ring[following, env]).float()
-        return Batch(obs, self.action[start, env], returns, discount * ~terminated, next_obs)
+        return Batch(
+            obs={group: ring.at(step, env) for group, ring in self.rings.items()},
+            action=self.action[step % self.slots, env],
+            reward=returns,
+            discount=discount * ~terminated,
+            next_obs={group: ring.after(last, env, ended, final.long()) for group, ring in self.rings.items()},
+        )
 
 
 class Replay:
@@ -104,30 +115,42 @@ class Replay:
         self._finals_before = torch.zeros(shape, dtype=dtype)
         """`finals` when a slot was filled: tells which slots lost theirs. Read one by one, hence never on the accelerator."""
         stored = {name: allocate(name, shape, dtype) for name, (shape, dtype) in shapes.items()}
-        windows = Windows(stored, list(spec.obs), discount, n_step)
-        self._gather: Callable[[Tensor, Tensor], Batch] = windows.gather
-        self.obs, self.final_obs = windows.obs, windows.final_obs
+        windows = Windows(stored, spec, discount, n_step)
+        self._find: Callable[[Tensor, Tensor], Batch] = windows.gather
+        self.rings = windows.rings
+        if spec.pixels:
+            running = windows.flags.numel()
+            stored["obs.pixels"] = stored["pixels"][:running].view(*windows.flags.shape, *spec.pixels.frame)
+            stored["final.pixels"] = stored["pixels"][running:]
+        self.obs, self.final_obs = (
+            {group: stored[f"{kind}.{group}"] for group in self.rings} for kind in ("obs", "final")
+        )
         self.action, self.reward = windows.action, windows.reward
         self.flags, self.final_index = windows.flags, windows.final_index
-        self.n_step = n_step
+        self.n_step, self.history = n_step, history(spec)
         self.slots, self.num_envs = self.reward.shape
         self.num_finals = next(iter(self.final_obs.values())).shape[0]
         self.head = 0
         """Steps added so far: slot head % slots holds the newest observation, and no action yet."""
         self.tail = 0
-        """The oldest step whose data are all still here."""
+        """The oldest step that can be sampled: all its data are still here."""
         self.finals = 0
         """Final observations stored so far."""
         self.invalid = 0
         """Transitions dropped so far because their outcome is unknown: NaN, Inf, or no final observation."""
 
     def __len__(self) -> int:
-        return (self.head - self.tail) * self.num_envs
+        return max(0, self.head - self.tail) * self.num_envs
 
     @property
     def ready(self) -> bool:
         """True once at least one window is complete."""
         return self.head - self.tail >= self.n_step
+
+    @property
+    def oldest(self) -> int:
+        """The oldest step that sampling looks at: part of the stack of images at the tail."""
+        return max(0, self.tail - self.history)
 
     def add(self, obs: Obs, action: Tensor, step: Step) -> None:
         """Store one step of every environment."""
@@ -138,10 +161,11 @@ class Replay:
         self.reward[slot] = torch.where(valid, step.reward, 0.0)
         self.flags[slot] = step.terminated * TERMINATED + step.truncated * TRUNCATED + (~valid) * INVALID
         for group, ring in self.obs.items():
-            ring[slot] = _storable(obs[group], ring)
-            ring[following] = _storable(step.obs[group], ring)
+            ring[slot] = self.rings[group].keep(obs[group])
+            ring[following] = self.rings[group].keep(step.obs[group])
         ended = ((step.terminated | step.truncated) & valid).nonzero()[:, 0]
-        self._store_finals(slot, ended, {group: step.final_obs[group][ended] for group in self.obs})
+        kept = {group: ring.keep(step.final_obs[group][ended]) for group, ring in self.rings.items()}
+        self._store_finals(slot, ended, kept)
         self.invalid += int((~valid).sum())
         self.head += 1
         self._forget()
@@ -149,7 +173,7 @@ class Replay:
     def cut(self, obs: Obs) -> None:
         """Episodes were restarted behind our back (a resumed simulator): end the newest steps as truncated, start from `obs`."""
         following = self.head % self.slots
-        if self.head > self.tail:
+        if self.head:
             last = (self.head - 1) % self.slots
             open_ended = (self.flags[last] == 0).nonzero()[:, 0]
             self.flags[last, open_ended] = TRUNCATED
@@ -158,19 +182,23 @@ class Replay:
             )
             self._forget()
         for group, ring in self.obs.items():
-            ring[following] = _storable(obs[group], ring)
+            ring[following] = self.rings[group].keep(obs[group])
+
+    def lose_before(self, step: int) -> None:
+        """What came before is damaged."""
+        self.tail = max(self.tail, step + self.history)
 
     def _store_finals(self, slot: int, envs: Tensor, rows: Obs) -> None:
         where = self.final_index.device
         index = torch.arange(self.finals, self.finals + len(envs), device=where) % self.num_finals
         self.final_index[slot, envs.to(where)] = index.to(torch.int32)
         for group, ring in self.final_obs.items():
-            ring[index] = _storable(rows[group], ring).to(ring)
+            ring[index] = rows[group].to(ring)
         self.finals += len(envs)
 
     def _forget(self) -> None:
         """Move the tail past slots that were overwritten, or whose final observations were."""
-        self.tail = max(self.tail, self.head - (self.slots - 1))
+        self.tail = max(self.tail, self.head - (self.slots - 1 - self.history))
         while self.tail < self.head and self._finals_before[self.tail % self.slots] < self.finals - self.num_finals:
             self.tail += 1
 
@@ -195,12 +223,16 @@ class Replay:
 
     def gather(self, step: Tensor, env: Tensor, device: torch.device | None = None) -> Batch:
         """The windows that start at `step` (counted from the beginning of time) of `env`."""
-        batch = self._gather(step, env)
+        batch = self._find(step, env)
+        obs, next_obs = (
+            {group: self.rings[group].fetch(x) for group, x in some.items()} for some in (batch.obs, batch.next_obs)
+        )
+        batch = batch._replace(obs=obs, next_obs=next_obs)
         return batch if device is None or device == step.device else _to(batch, device)
 
     def compile(self, compiler: Compiler) -> None:
-        """Gathering is dozens of small operations, and done before every update."""
-        self._gather = compiler(self._gather)
+        """Finding a batch is dozens of small operations, and done before every update."""
+        self._find = compiler(self._find)
 
     # What a checkpoint needs: counters, the newest observation, and, piecewise, the steps since the last one.
 
@@ -221,7 +253,7 @@ class Replay:
         before = self._finals_before[at]
         end = self.finals if stop == self.head else int(self._finals_before[stop % self.slots])
         start = int(before[0]) if len(before) else end
-        final_at = torch.arange(max(start, self.finals - self.num_finals), end)
+        final_at = torch.arange(min(end, max(start, self.finals - self.num_finals)), end)
         parts = {"action": self.action, "reward": self.reward, "flags": self.flags, "final_index": self.final_index}
         parts |= {f"obs.{group}": ring for group, ring in self.obs.items()}
         out = {name: ring[at.to(ring.device)].cpu() for name, ring in parts.items()}
@@ -242,11 +274,6 @@ class Replay:
             ring[at.to(ring.device)] = data[name].to(ring.device)
         for group, ring in self.final_obs.items():
             ring[final_at.to(ring.device)] = data[f"final.{group}"].to(ring.device)
-
-
-def _storable(rows: Tensor, ring: Tensor) -> Tensor:
-    """float16 ends at 65504: beyond it a finite observation would be stored as Inf."""
-    return rows.clamp(-65504, 65504) if ring.dtype == torch.float16 else rows
 
 
 def _to(batch: Batch, device: torch.device) -> Batch:

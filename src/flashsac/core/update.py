@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from flashsac.config import AgentConfig
 from flashsac.core import losses
+from flashsac.core.encoders import Features, make_encoder
 from flashsac.core.networks import (
     Critic,
     Policy,
@@ -20,9 +21,27 @@ from flashsac.core.networks import (
     separate_batch,
 )
 from flashsac.core.optimizer import Adam
-from flashsac.types import Batch, EnvSpec
+from flashsac.core.transforms import make_transform
+from flashsac.types import Batch, EnvSpec, Obs
 
 Metrics = dict[str, Tensor]
+
+
+class Chance(NamedTuple):
+    """Everything random in one update."""
+
+    transform: Tensor
+    actor: Tensor
+    """Noise of the actions that the actor's loss looks at."""
+    target: Tensor
+    """... and of the next actions that the target critic judges."""
+
+
+class Rates(NamedTuple):
+    """Step sizes, as Adam takes them."""
+
+    actor: Tensor
+    critic: Tensor
 
 
 class Learner:
@@ -43,35 +62,67 @@ class Learner:
         )
         self.paired: Callable = cross_batch if config.cross_batch else separate_batch
         self.project: Callable[[nn.Module], None] = project_weights if config.weight_projection else keep_weights
-        self.critic_group = spec.critic_group
+        self.transform = make_transform(spec.pixels is not None, config.image_shift)
         self.target_rate = config.target_rate
         self.entropy_target = losses.entropy_target(spec.action_dim, config.target_std)
 
-        critic_inputs = spec.obs[spec.critic_group] + spec.action_dim
-        self.actor = Policy(spec.obs["actor"], spec.action_dim, config.actor_width, **shape).to(device)
+        self.encoder = make_encoder(spec, config, dtype).to(device)
+        actor_inputs, critic_inputs = self.encoder.widths[0], self.encoder.widths[1] + spec.action_dim
+        self.actor = Policy(actor_inputs, spec.action_dim, config.actor_width, **shape).to(device)
         self.critic = Critic(config.critics, critic_inputs, config.critic_width, self.value.outputs, **shape).to(device)
         self.log_temperature = nn.Parameter(torch.tensor(config.initial_temperature, device=device).log())
         self.project(self.actor)
         self.project(self.critic)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
 
+        self.encoder_parameters = list(self.encoder.parameters())
         self.actor_parameters = list(self.actor.parameters())
         self.critic_parameters = list(self.critic.parameters())
+        self.encoder_optimizer = Adam(self.encoder_parameters)
         self.actor_optimizer = Adam(self.actor_parameters)
         self.critic_optimizer = Adam(self.critic_parameters)
         self.temperature_optimizer = Adam([self.log_temperature])
 
-    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+    def explore(self, obs: Obs, noise: Tensor) -> Tensor:
         """Actions for collecting data."""
-        mean, log_std = self.actor(obs, False)
+        mean, log_std = self.actor(self.encoder.actor_features(obs), False)
         return torch.tanh(mean + log_std.exp() * noise)
 
-    def update_actor(self, batch: Batch, noise: Tensor, rates: Tensor) -> Metrics:
+    def act(self, obs: Obs) -> Tensor:
+        """Actions without noise."""
+        return torch.tanh(self.actor(self.encoder.actor_features(obs), False)[0])
+
+    # What is compiled. From state, where features cost nothing, an update with an actor step is the first and the third of these;
+    # from images it is the second, because the features are most of the work.
+
+    def update_actor(self, batch: Batch, chance: Chance, rates: Rates) -> Metrics:
+        batch = self.transform(batch, chance.transform)
+        with torch.no_grad():
+            now, following = self.encoder(batch.obs), self.encoder(batch.next_obs)
+        return self._actor_step(now, following, chance.actor, rates.actor)
+
+    def update_both(self, batch: Batch, reward_scale: Tensor, chance: Chance, rates: Rates) -> Metrics:
+        batch = self.transform(batch, chance.transform)
+        now, following = self._features(batch)
+        metrics = self._actor_step(now.detach(), following, chance.actor, rates.actor)
+        return metrics | self._critic_step(now, following, batch, reward_scale, chance.target, rates.critic)
+
+    def update_critic(self, batch: Batch, reward_scale: Tensor, chance: Chance, rates: Rates) -> Metrics:
+        batch = self.transform(batch, chance.transform)
+        return self._critic_step(*self._features(batch), batch, reward_scale, chance.target, rates.critic)
+
+    def _features(self, batch: Batch) -> tuple[Features, Features]:
+        """Of the current observations, for the critic's loss to learn from, and of the next ones."""
+        with torch.no_grad():
+            following = self.encoder(batch.next_obs)
+        return self.encoder(batch.obs), following
+
+    def _actor_step(self, now: Features, following: Features, noise: Tensor, rates: Tensor) -> Metrics:
         """Steps 1 and 2: policy, then temperature."""
-        mean, log_std = self.paired(self.actor, batch.obs["actor"], batch.next_obs["actor"], "current")
+        mean, log_std = self.paired(self.actor, now.actor, following.actor, "current")
         action, log_prob = losses.squash(mean, log_std, noise)
         # The critic judges in eval mode: the policy's actions must not enter its statistics here.
-        q = self.value.mean(self.critic(torch.cat([batch.obs[self.critic_group], action], -1), False))
+        q = self.value.mean(self.critic(torch.cat([now.critic, action], -1), False))
         temperature = self.log_temperature.detach().exp()
         loss = losses.actor_loss(log_prob, q, temperature)
         self.actor_optimizer.step(torch.autograd.grad(loss, self.actor_parameters), rates)
@@ -86,19 +137,23 @@ class Learner:
             "action_std": log_std.detach().exp().mean(),
         }
 
-    def update_critic(self, batch: Batch, reward_scale: Tensor, noise: Tensor, rates: Tensor) -> Metrics:
-        """Steps 3 and 4: critics, then their slow target."""
+    def _critic_step(
+        self, now: Features, following: Features, batch: Batch, reward_scale: Tensor, noise: Tensor, rates: Tensor
+    ) -> Metrics:
+        """Steps 3 and 4: critics and encoder, then the critics' slow target."""
         reward = batch.reward / reward_scale
+        current = torch.cat([now.critic, batch.action], -1)
         with torch.no_grad():
-            mean, log_std = self.actor(batch.next_obs["actor"], False)
+            mean, log_std = self.actor(following.actor, False)
             next_action, next_log_prob = losses.squash(mean, log_std, noise)
-            current = torch.cat([batch.obs[self.critic_group], batch.action], -1)
-            following = torch.cat([batch.next_obs[self.critic_group], next_action], -1)
-            target_out = self.paired(self.target, current, following, "following")
+            after = torch.cat([following.critic, next_action], -1)
+            target_out = self.paired(self.target, current, after, "following")
             entropy_cost = self.log_temperature.exp() * next_log_prob
-        out = self.paired(self.critic, current, following, "current")
+        out = self.paired(self.critic, current, after, "current")
         loss = self.value.loss(out, target_out, reward, batch.discount, entropy_cost)
-        self.critic_optimizer.step(torch.autograd.grad(loss, self.critic_parameters), rates)
+        gradients = torch.autograd.grad(loss, [*self.critic_parameters, *self.encoder_parameters])
+        self.critic_optimizer.step(gradients[: len(self.critic_parameters)], rates)
+        self.encoder_optimizer.step(gradients[len(self.critic_parameters) :], rates)
         self.project(self.critic)
         with torch.no_grad():
             for online, slow in zip(self.critic_parameters, self.target.parameters(), strict=True):
@@ -117,5 +172,6 @@ class Learner:
             self.log_temperature.copy_(state["log_temperature"])
 
     def _parts(self) -> list[tuple[str, nn.Module | Adam]]:
-        names = ("actor", "critic", "target", "actor_optimizer", "critic_optimizer", "temperature_optimizer")
+        names = ["actor", "critic", "target", "actor_optimizer", "critic_optimizer", "temperature_optimizer"]
+        names += ["encoder", "encoder_optimizer"] if self.encoder_parameters else []
         return [(name, getattr(self, name)) for name in names]

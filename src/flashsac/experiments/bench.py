@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from flashsac import api
 from flashsac.config import PresetName
@@ -24,7 +26,7 @@ from flashsac.presets import PRESETS
 from flashsac.settings import configure
 from flashsac.sims.base import VecEnv
 from flashsac.sims.registry import make_env
-from flashsac.types import CPU, EnvSpec, Step
+from flashsac.types import CPU, EnvSpec, Pixels, Step
 
 DIMS: dict[PresetName, tuple[int, int]] = {
     "parallel": (123, 37)
@@ -32,6 +34,8 @@ DIMS: dict[PresetName, tuple[int, int]] = {
 CHEETAH = (17, 6)
 SIMULATED = ("gym:Pendulum-v1", "mujoco:HalfCheetah-v4", "dmc:humanoid-walk", "playground:G1JoystickFlatTerrain")
 LOOPED = ("mujoco:HalfCheetah-v4", "playground:G1JoystickFlatTerrain")
+FROM_IMAGES = ("dmc-vision:walker-run",)
+"""For the vision preset."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +67,9 @@ class Bench:
                 cycle = PRESETS[preset].agent.actor_delay  # the actor is due once in so many updates
                 times = self._interleaved({"eager": reference, "update": learn, "floor": products.run})
                 case = f"{preset} {precision}"
+                alone = "convolutions and matrix products alone" if preset == "vision" else "matrix products alone"
                 rows += [
-                    Row("update", case, "matrix products alone", 1e3 * times["floor"] / cycle, "ms"),
+                    Row("update", case, alone, 1e3 * times["floor"] / cycle, "ms"),
                     Row("update", case, "update", 1e3 * times["update"] / cycle, "ms"),
                     Row("update", case, "uncompiled fp32", 1e3 * times["eager"] / cycle, "ms"),
                     Row("update", case, "update / products", times["update"] / times["floor"], "x"),
@@ -76,12 +81,16 @@ class Bench:
     def act(self) -> list[Row]:
         """From observations to actions, exploration included."""
         rows = []
-        for num_envs in (1, 1024):
+        seeing = self.presets == ("vision",)
+        for num_envs in (1, 16) if seeing else (1, 1024):
             self.say(f"acting, {num_envs} environments ...")
-            agent = self._agent("single", torch.float32, compiled=self.compile, num_envs=num_envs)
-            obs = {"actor": torch.randn(num_envs, CHEETAH[0])}
+            agent = self._agent(
+                "vision" if seeing else "single", torch.float32, compiled=self.compile, num_envs=num_envs
+            )
+            obs, _, _ = random_step(agent.spec)
             times = self._interleaved({"act": functools.partial(agent.act, obs)}, share=0.2)
-            rows.append(Row("act", f"{num_envs} environments", "act", 1e3 * times["act"], "ms"))
+            case = f"{num_envs} environments" + (", images" if seeing else "")
+            rows.append(Row("act", case, "act", 1e3 * times["act"], "ms"))
         return rows
 
     def replay(self) -> list[Row]:
@@ -89,7 +98,9 @@ class Bench:
         rows = []
         for preset in self.presets:
             self.say(f"replay, {preset} ...")
-            capacity = min(PRESETS[preset].replay.capacity, 1_000_000)  # far beyond any cache
+            capacity = (
+                20_000 if preset == "vision" else min(PRESETS[preset].replay.capacity, 1_000_000)
+            )  # far beyond any cache
             agent = self._agent(preset, torch.float32, compiled=self.compile, capacity=capacity)
             size = agent.config.batch_size
             generator = torch.Generator().manual_seed(0)
@@ -111,6 +122,14 @@ class Bench:
         rows = []
         for preset in self.presets:
             spec, config = spec_of(preset), PRESETS[preset]
+            if spec.pixels:
+                whole = layout_bytes(layout(spec, config.replay.capacity, config.agent.n_step, torch.float32))
+                stored = whole / config.replay.capacity
+                rows += [
+                    Row("memory", preset, "per transition", stored, "bytes"),
+                    Row("memory", preset, "stored / one frame", stored / math.prod(spec.pixels.frame), "x"),
+                ]
+                continue
             for dtype in (torch.float32, torch.float16):
                 shapes = layout(spec, config.replay.capacity, config.agent.n_step, dtype)
                 ideal = sum(spec.obs.values()) * dtype.itemsize + 4 * spec.action_dim + 12
@@ -124,11 +143,17 @@ class Bench:
 
     def simulator(self) -> list[Row]:
         """Steps per second of the simulators alone, random actions, resets included."""
-        return self._each_task(SIMULATED, self._steps_per_second)
+        return self._each_task(self._tasks(SIMULATED), self._steps_per_second)
 
     def loop(self) -> list[Row]:
-        """Real runs with the laptop preset: where their wall-clock time goes."""
-        return self._each_task(LOOPED, lambda task: wall_clock(task, self.seconds, compiled=self.compile))
+        """Real runs with the laptop preset, or from images: where their wall-clock time goes."""
+        measure = lambda task: wall_clock(task, preset_for(task), self.seconds, compiled=self.compile)
+        return self._each_task(self._tasks(LOOPED), measure)
+
+    def _tasks(self, from_state: tuple[str, ...]) -> tuple[str, ...]:
+        """Those that the presets are about."""
+        seen = FROM_IMAGES if "vision" in self.presets else ()
+        return (*from_state, *seen) if set(self.presets) - {"vision"} else seen
 
     def _each_task(self, tasks: tuple[str, ...], measure: Callable[[str], list[Row]]) -> list[Row]:
         rows = []
@@ -141,7 +166,7 @@ class Bench:
         return rows
 
     def _steps_per_second(self, task: str) -> list[Row]:
-        env = make_env(task, api.resolve(task, configure(task, "laptop")).env)
+        env = make_env(task, api.resolve(task, configure(task, preset_for(task))).env)
         rate = steps_per_second(env, 0.3 * self.seconds)
         env.close()
         return [Row("simulator", task, f"{env.spec.num_envs} environments", rate, "steps/s")]
@@ -170,8 +195,8 @@ class Bench:
         agent = Agent(spec, settings, replay, total_updates=10**6, device=self.device, dtype=dtype, compiler=compiler)
         agent.observe(*random_step(spec))
         for ring in (*replay.obs.values(), replay.action, replay.reward):
-            ring.normal_()
-        replay.head = replay.slots - 1  # full
+            ring.random_(256) if ring.dtype == torch.uint8 else ring.normal_()
+        replay.head = replay.slots - 1 - replay.history  # full
         return agent
 
     def _learning(self, preset: PresetName, dtype: torch.dtype, *, compiled: bool) -> Callable[[], None]:
@@ -220,43 +245,63 @@ def steps_per_second(env: VecEnv, seconds: float) -> float:
 
 
 class Products(TorchDispatchMode):
-    """The matrix products of `function`, to be run alone, back to back, into memory that is there already."""
+    """The matrix products and convolutions of `function`, to be run alone, back to back."""
 
     def __init__(self, function: Callable[[], None]):
         super().__init__()
-        self.products: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        self.products: list[Callable[[], Any]] = []
+        self.operations = 0
         with self:
             function()
-        self.operations = sum(2 * a.numel() * b.shape[-1] for a, b, _ in self.products)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        if function is torch.ops.aten.bmm.default:
+        if function._overloadpacket in flop_registry:
+            self.operations += flop_registry[function._overloadpacket](*args, **(kwargs or {}), out_val=result)
             # Copies that keep the strides: whether an operand is transposed matters.
-            operands = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x) for x in args]
-            self.products.append((operands[0], operands[1], torch.empty_like(result)))
+            copies = [_copy(x) if isinstance(x, torch.Tensor) else x for x in args]
+            if function is torch.ops.aten.bmm.default:  # into memory that is there already
+                self.products.append(functools.partial(torch.bmm, *copies, out=torch.empty_like(result)))
+            else:
+                self.products.append(functools.partial(function, *copies, **(kwargs or {})))
         return result
 
     def run(self) -> None:
-        for a, b, out in self.products:
-            torch.bmm(a, b, out=out)
+        for product in self.products:
+            product()
+
+
+def _copy(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+
+
+def preset_for(task: str) -> PresetName:
+    """From images the paper's, from state what a laptop can do."""
+    return "vision" if task in FROM_IMAGES else "laptop"
 
 
 def spec_of(preset: PresetName, num_envs: int | None = None) -> EnvSpec:
     obs, action = DIMS.get(preset, CHEETAH)
+    images = Pixels(3, 84, 84, 3) if preset == "vision" else None
     return EnvSpec(
         num_envs=num_envs or PRESETS[preset].env.num_envs,
-        obs={"actor": obs},
+        obs={} if images else {"actor": obs},
         action_dim=action,
         action_low=(-1.0,) * action,
         action_high=(1.0,) * action,
         max_episode_steps=1000,
+        pixels=images,
     )
 
 
 def random_step(spec: EnvSpec) -> tuple[dict[str, torch.Tensor], torch.Tensor, Step]:
-    obs = {group: torch.randn(spec.num_envs, width) for group, width in spec.obs.items()}
-    following = {group: torch.randn(spec.num_envs, width) for group, width in spec.obs.items()}
+    obs, following = (
+        {
+            group: torch.testing.make_tensor(spec.num_envs, *shape, dtype=dtype, device="cpu")
+            for group, (shape, dtype) in groups
+        }
+        for groups in [spec.groups.items()] * 2
+    )
     no = torch.zeros(spec.num_envs, dtype=torch.bool)
     action = 2 * torch.rand(spec.num_envs, spec.action_dim) - 1
     return obs, action, Step(following, torch.randn(spec.num_envs), no, no, following, ~no, {})

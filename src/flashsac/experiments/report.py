@@ -12,6 +12,7 @@ import numpy as np
 from flashsac.errors import FlashSACError
 from flashsac.logging import read_metrics
 from flashsac.run import read_task_and_seed
+from flashsac.sims.pixels import ACTION_REPEAT
 from flashsac.sims.tasks import tasks
 
 BOOTSTRAPS = 2000
@@ -105,12 +106,15 @@ def read_published(path: Path, task: str) -> dict[str, Band]:
     by_method: dict[str, list[dict[str, str]]] = defaultdict(list)
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
+            from_images = task.startswith("dmc-vision:")
+            if (row.get("group") == "vision") != from_images:
+                continue  # the same names stand for other tasks there
             if row["task"] == task.split(":")[-1] and row["metric"] == metric_of(task).published:
                 by_method[row["method"]].append(row)
     out = {}
     for method, rows in by_method.items():
         rows.sort(key=lambda row: float(row["env_step"]))
-        x = np.array([float(row["env_step"]) for row in rows])
+        x = np.array([float(row["env_step"]) for row in rows]) / (ACTION_REPEAT if from_images else 1)
         factor = metric_of(task).factor
         mean, low, high = (
             factor * np.array([float(row[name]) for row in rows]) for name in ("mean", "ci_low", "ci_high")

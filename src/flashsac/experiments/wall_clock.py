@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from flashsac import api
+from flashsac.config import PresetName
 from flashsac.experiments.figures import Row
 from flashsac.run import Run
 from flashsac.settings import configure
@@ -18,15 +19,15 @@ SETTLED = 20
 """Updates until everything is compiled."""
 
 
-def wall_clock(task: str, seconds: float, *, compiled: bool = True) -> list[Row]:
-    """Shares of the time, measured over `seconds` of training with the laptop preset."""
+def wall_clock(task: str, preset: PresetName, seconds: float, *, compiled: bool = True) -> list[Row]:
+    """Shares of the time, measured over `seconds` of training."""
     with tempfile.TemporaryDirectory() as folder:
         config = configure(
             task,
-            "laptop",
+            preset,
             steps=10**6,
             agent={"warmup": 1000},
-            replay={"capacity": 100_000},
+            replay={"capacity": 20_000 if preset == "vision" else 100_000},
             eval={"every": 0},
             checkpoint_every=0,
             compile="on" if compiled else "off",
@@ -56,7 +57,7 @@ class Stopwatch:
             self._watch(env, method, "simulation")
         self._watch(agent, "observe", "replay")
         self._watch(agent.replay, "sample", "replay")
-        self._watch(agent, "_update_actor", "update")
+        self._watch(agent, "_update_both", "update")
         self._watch(agent, "_update_critic", "update")
         self._watch(agent, "act", "acting", before=self._look)
 

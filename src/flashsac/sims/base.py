@@ -107,7 +107,7 @@ def autoreset(
     rewards = _copy(reward, torch.float32)
     valid = torch.isfinite(rewards)  # of the float32 values: what overflows on the way is no number either
     for rows in final_obs.values():
-        valid &= torch.isfinite(rows).all(1)
+        valid &= torch.isfinite(rows).flatten(1).all(1)
     ended = _copy(terminated, torch.bool), _copy(truncated, torch.bool)
     over = (ended[0] | ended[1] | ~valid).nonzero()[:, 0]
     next_obs = final_obs
@@ -131,8 +131,8 @@ def _copy(x: Rows, dtype: torch.dtype) -> Tensor:
 
 
 def to_tensors(obs: Mapping[str, Rows]) -> Obs:
-    """float32 copies."""
-    return {group: _copy(rows, torch.float32) for group, rows in obs.items()}
+    """Copies, float32; images stay uint8."""
+    return {group: _copy(rows, torch.uint8 if group == "pixels" else torch.float32) for group, rows in obs.items()}
 
 
 def first_obs(obs: Mapping[str, Rows]) -> Obs:
@@ -151,17 +151,18 @@ def check_env(env: VecEnv, steps: int = 50, seed: int = 0) -> None:
     """Raise AssertionError, saying what is wrong, unless the adapter keeps the contract. Leaves the environment usable."""
     spec = env.spec
     generator = torch.Generator().manual_seed(seed)
-    assert "actor" in spec.obs, "spec.obs has no 'actor' group"
+    assert "actor" in spec.obs or spec.pixels, "spec.obs has no 'actor' group, and there are no pixels"
     assert len(spec.action_low) == len(spec.action_high) == spec.action_dim, "action bounds do not match action_dim"
 
     def check_obs(obs: Obs, name: str) -> None:
-        assert set(obs) == set(spec.obs), f"{name} has groups {sorted(obs)}, spec says {sorted(spec.obs)}"
+        assert set(obs) == set(spec.groups), f"{name} has groups {sorted(obs)}, spec says {sorted(spec.groups)}"
         for group, rows in obs.items():
-            expected = (spec.num_envs, spec.obs[group])
+            shape, dtype = spec.groups[group]
+            expected = (spec.num_envs, *shape)
             assert tuple(rows.shape) == expected, (
                 f"{name}['{group}'] has shape {tuple(rows.shape)}, spec says {expected}"
             )
-            assert rows.dtype == torch.float32, f"{name}['{group}'] is {rows.dtype}, must be float32"
+            assert rows.dtype == dtype, f"{name}['{group}'] is {rows.dtype}, must be {dtype}"
             assert rows.device.type == spec.device.type, (
                 f"{name}['{group}'] is on {rows.device}, spec says {spec.device}"
             )
@@ -192,7 +193,7 @@ def check_env(env: VecEnv, steps: int = 50, seed: int = 0) -> None:
             assert tuple(value.shape) == (spec.num_envs,), f"step.{name} has shape {tuple(value.shape)}"
             assert value.dtype == dtype, f"step.{name} is {value.dtype}, must be {dtype}"
         running = ~(step.terminated | step.truncated) & step.valid
-        for group in spec.obs:
+        for group in spec.groups:
             same = step.obs[group][running] == step.final_obs[group][running]
             assert same.all(), f"step.obs['{group}'] differs from final_obs although no episode ended"
             ended = step.terminated | step.truncated
@@ -201,7 +202,7 @@ def check_env(env: VecEnv, steps: int = 50, seed: int = 0) -> None:
                 assert moved, f"final_obs['{group}'] of ended episodes is the reset observation: the true one is lost"
     second = rollout()
     for (obs, step), (obs_copy, reward_copy), (obs2, step2) in zip(first, copies, second, strict=True):
-        for group in spec.obs:
+        for group in spec.groups:
             assert torch.equal(obs[group], obs_copy[group]), f"'{group}' buffers are reused by a later step: clone them"
             assert torch.equal(obs[group], obs2[group]), f"the same seed gives other '{group}' observations"
         assert torch.equal(step.reward, reward_copy), "the reward buffer is reused by a later step: clone it"
@@ -213,5 +214,5 @@ def check_env(env: VecEnv, steps: int = 50, seed: int = 0) -> None:
         assert env.load_state_dict(state), "load_state_dict() says that the simulator is not reproducible"
         again = env.step(action)
         assert torch.equal(after.reward, again.reward), "the reward differs after load_state_dict()"
-        for group in spec.obs:
+        for group in spec.groups:
             assert torch.equal(after.obs[group], again.obs[group]), f"'{group}' differs after load_state_dict()"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from flashsac.sims.base import action_bounds
-from flashsac.sims.gymnasium import choose_gl_backend
+from flashsac.sims.gl import choose_gl_backend
 from flashsac.sims.sequential import Outcome, SequentialVecEnv
 from flashsac.types import EnvSpec
 
@@ -19,24 +20,10 @@ def make_dmc(
     if render:
         choose_gl_backend()
     first = DmcEnv(domain, task, max_episode_steps)
-    action = first.env.action_spec()
-    low, high = action_bounds(
-        np.broadcast_to(action.minimum, action.shape),
-        np.broadcast_to(action.maximum, action.shape),
-        f"dmc:{domain}-{task}",
-    )
-    spec = EnvSpec(
-        num_envs=num_envs,
-        obs={"actor": sum(int(np.prod(box.shape)) for box in first.env.observation_spec().values())},
-        action_dim=len(low),
-        action_low=low,
-        action_high=high,
-        max_episode_steps=first.limit,
-        fps=1.0 / first.env.control_timestep(),
-    )
+    spec = dataclasses.replace(describe(first, f"dmc:{domain}-{task}"), num_envs=num_envs)
     pending = [first]
     make = lambda: pending.pop() if pending else DmcEnv(domain, task, max_episode_steps)
-    return SequentialVecEnv(make, spec, action.dtype)
+    return SequentialVecEnv(make, spec, first.env.action_spec().dtype)
 
 
 class DmcEnv:
@@ -78,3 +65,19 @@ class DmcEnv:
 
     def close(self) -> None:
         self.env.close()
+
+
+def describe(env: DmcEnv, name: str) -> EnvSpec:
+    action = env.env.action_spec()
+    low, high = action_bounds(
+        np.broadcast_to(action.minimum, action.shape), np.broadcast_to(action.maximum, action.shape), name
+    )
+    return EnvSpec(
+        num_envs=1,
+        obs={"actor": sum(int(np.prod(box.shape)) for box in env.env.observation_spec().values())},
+        action_dim=len(low),
+        action_low=low,
+        action_high=high,
+        max_episode_steps=env.limit,
+        fps=1.0 / env.env.control_timestep(),
+    )

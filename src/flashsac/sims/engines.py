@@ -24,6 +24,12 @@ class Options:
     render: bool = False
     device: str = "cpu"
     """Where GPU simulators run."""
+    image_size: int = 84
+    frame_stack: int = 3
+    with_state: bool = False
+    """The state vector beside the images."""
+    overlap: bool = True
+    """Room to simulate while the learner learns."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +50,8 @@ class Engine:
 
     make: Callable[[Task, Options], VecEnv]
     packages: dict[str, Package]
-    one_per_process: bool = False
-    """True if a process can hold only one environment: evaluation then gets a process of its own."""
+    evaluate_apart: bool = False
+    """True if evaluation needs a process of its own: one holds only one environment, or drawing might abort it."""
 
 
 def _envpool(task: Task, options: Options) -> VecEnv:
@@ -78,6 +84,7 @@ def _gymnasium(task: Task, options: Options) -> VecEnv:
         max_episode_steps=options.max_episode_steps,
         render=options.render,
         package=package,
+        frame_stack=options.frame_stack,
     )
 
 
@@ -139,7 +146,7 @@ ENGINES: dict[EngineName, Engine] = {
                 "isaaclab", "NVIDIA's own instructions, then pip install flashsac beside it (docs/simulators.md)"
             )
         },
-        one_per_process=True,
+        evaluate_apart=True,
     ),
     "humanoidbench": Engine(
         _from("humanoidbench", "make_humanoidbench"),
@@ -147,6 +154,7 @@ ENGINES: dict[EngineName, Engine] = {
     ),
     "pixels": Engine(
         _from("pixels", "make_pixels"),
-        {"dmc-vision": Package("flashsac.sims.pixels", "a later version: this one trains from state vectors")},
+        {"dmc-vision": Package("dm_control", extra("dmc"))},
+        evaluate_apart=True,  # a renderer that aborts during evaluation must not take the run with it
     ),
 }

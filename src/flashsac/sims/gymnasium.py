@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from flashsac.errors import RenderError, UnsupportedSpace
+from flashsac.errors import BadSimulation, RenderError, UnsupportedSpace
 from flashsac.sims.base import action_bounds
+from flashsac.sims.frames import FrameStack, channels_first
+from flashsac.sims.gl import choose_gl_backend
 from flashsac.sims.sequential import Outcome, SequentialVecEnv
-from flashsac.types import EnvSpec
+from flashsac.types import EnvSpec, Pixels
 
 _GROUPS = {"actor": ("actor", "state", "policy"), "critic": ("critic", "privileged_state", "privileged")}
 """Names under which a dict observation may offer what the actor and what only the critic may see."""
@@ -27,6 +28,7 @@ def make_gymnasium(
     max_episode_steps: int | None = None,
     render: bool = False,
     package: str | None = None,
+    frame_stack: int = 3,
     wrap: Callable[[Any], Any] = lambda env: env,
 ) -> SequentialVecEnv:
     """Environments by their registered id; `package` is what registers them, `wrap` mends each where it must."""
@@ -46,17 +48,20 @@ def make_gymnasium(
 
     if render:
         choose_gl_backend()
-    return from_factory(factory, num_envs, name=env_id)
+    return from_factory(factory, num_envs, name=env_id, frame_stack=frame_stack)
 
 
-def from_factory(factory: Callable[[], Any], num_envs: int, *, name: str = "environment") -> SequentialVecEnv:
+def from_factory(
+    factory: Callable[[], Any], num_envs: int, *, name: str = "environment", frame_stack: int = 3
+) -> SequentialVecEnv:
     """Environments made by calling `factory` once each."""
     first = factory()
     if not all(hasattr(first, part) for part in ("reset", "step", "action_space", "observation_space")):
         raise UnsupportedSpace(f"{name} must make a gymnasium.Env, but it returned {type(first).__name__}.")
-    describe = _describe(first, num_envs, name)
+    spec = _describe(first, num_envs, name, frame_stack)
     pending = [first]
-    return SequentialVecEnv(lambda: GymEnv(pending.pop() if pending else factory()), describe, first.action_space.dtype)
+    make = lambda: GymEnv(pending.pop() if pending else factory(), frame_stack)
+    return SequentialVecEnv(make, spec, first.action_space.dtype)
 
 
 def require_no_arguments(factory: Callable, name: str) -> None:
@@ -70,7 +75,7 @@ def require_no_arguments(factory: Callable, name: str) -> None:
         pass  # something built in: no signature to look at
 
 
-def _describe(env: Any, num_envs: int, name: str) -> EnvSpec:
+def _describe(env: Any, num_envs: int, name: str, frame_stack: int) -> EnvSpec:
     from gymnasium import spaces
 
     if not isinstance(env.action_space, spaces.Box):
@@ -78,20 +83,20 @@ def _describe(env: Any, num_envs: int, name: str) -> EnvSpec:
             f"{name}: the action space is {env.action_space}, but FlashSAC is for continuous control and needs a Box. "
             "For discrete actions use another algorithm (DQN, PPO), or a continuous version of the task."
         )
-    boxes: dict[str, Any] = (
-        env.observation_space.spaces if isinstance(env.observation_space, spaces.Dict) else {"": env.observation_space}
-    )
+    boxes = _boxes(env)
     for key, box in boxes.items():
         if not isinstance(box, spaces.Box):
             raise UnsupportedSpace(
                 f"{name}: observation {key!r} is {box}, but FlashSAC needs Box observations. "
                 "Wrap it, for example with gymnasium.wrappers.FlattenObservation."
             )
-        if len(box.shape) == 3:
+        image = len(box.shape) > 2 or (len(box.shape) == 2 and box.dtype == np.uint8)
+        if image and (len(box.shape) != 3 or box.dtype != np.uint8):
             raise UnsupportedSpace(
-                f"{name}: observation {key!r} is an image {box.shape}; this version trains from state vectors. "
-                "Use the task's state observations."
+                f"{name}: observation {key!r} of shape {box.shape} and type {box.dtype} is no vector, and no image either: images are "
+                "uint8, 0 to 255, with three axes (height, width, channels)."
             )
+    groups = _group_keys(boxes)
     low, high = action_bounds(env.action_space.low, env.action_space.high, name)
     limit = env.spec.max_episode_steps if getattr(env, "spec", None) is not None else None
     fps = env.unwrapped.metadata.get("render_fps") or 30
@@ -99,49 +104,85 @@ def _describe(env: Any, num_envs: int, name: str) -> EnvSpec:
         num_envs=num_envs,
         obs={
             group: sum(int(np.prod(boxes[key].shape)) for key in keys)
-            for group, keys in _group_keys(tuple(boxes)).items()
+            for group, keys in groups.items()
+            if group != "pixels"
         },
         action_dim=len(low),
         action_low=low,
         action_high=high,
         max_episode_steps=limit,
         fps=float(fps),
+        pixels=_pixels([boxes[key].shape for key in groups.get("pixels", ())], frame_stack, name),
     )
 
 
-def _group_keys(keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Which observation keys make up the actor's and the critic's group."""
+def _pixels(shapes: list[tuple[int, ...]], frame_stack: int, name: str) -> Pixels | None:
+    """Several cameras become the channels of one image."""
+    images = [channels_first(np.empty(shape)).shape for shape in shapes]
+    if not images:
+        return None
+    if len({shape[1:] for shape in images}) > 1:
+        raise UnsupportedSpace(
+            f"{name}: the images have different sizes {shapes}. Resize them to one, for example with "
+            "gymnasium.wrappers.ResizeObservation."
+        )
+    height, width = images[0][1:]
+    return Pixels(sum(shape[0] for shape in images), height, width, frame_stack)
+
+
+def _boxes(env: Any) -> dict[str, Any]:
+    """Observation spaces by key; a space that is no dict has the key ''."""
+    space = env.observation_space
+    return space.spaces if hasattr(space, "spaces") and isinstance(space.spaces, dict) else {"": space}
+
+
+def _group_keys(boxes: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Which observation keys make up the actor's and the critic's group, and which are images."""
+    images = tuple(sorted(key for key, box in boxes.items() if len(box.shape) == 3 and box.dtype == np.uint8))
+    keys = tuple(key for key in boxes if key not in images)
+    groups = {"pixels": images} if images else {}
     actor = next((name for name in _GROUPS["actor"] if name in keys), None)
     critic = next((name for name in _GROUPS["critic"] if name in keys), None)
     if actor is not None and critic is not None:
-        return {"actor": (actor,), "critic": (critic,)}
-    return {"actor": tuple(sorted(keys))}
+        return groups | {"actor": (actor,), "critic": (critic,)}
+    if critic is not None and images:
+        groups["critic"], keys = (critic,), tuple(key for key in keys if key != critic)
+    return groups | ({"actor": tuple(sorted(keys))} if keys else {})
 
 
 class GymEnv:
     """A Gymnasium environment as a OneEnv."""
 
-    def __init__(self, env: Any):
+    def __init__(self, env: Any, frame_stack: int = 3):
         self._env = env
         self._shape = env.action_space.shape
-        space = env.observation_space
-        self._groups = _group_keys(tuple(space.spaces)) if hasattr(space, "spaces") else None
+        self._groups = _group_keys(_boxes(env))
+        self._images = self._groups.pop("pixels", ())
+        self._frames = FrameStack(frame_stack)
 
-    def _split(self, obs: Any) -> dict[str, np.ndarray]:
-        if self._groups is None:
-            return {"actor": np.asarray(obs, np.float64).ravel()}
-        return {
-            group: np.concatenate([np.asarray(obs[key], np.float64).ravel() for key in keys])
+    def _split(self, obs: Any, stack: Callable[[np.ndarray], np.ndarray]) -> dict[str, np.ndarray]:
+        by_key = obs if isinstance(obs, dict) else {"": obs}
+        groups = {
+            group: np.concatenate([np.asarray(by_key[key], np.float64).ravel() for key in keys])
             for group, keys in self._groups.items()
         }
+        if self._images:
+            images = [np.asarray(by_key[key]) for key in self._images]
+            if any(image.dtype != np.uint8 for image in images):
+                raise BadSimulation(
+                    f"the environment returned images of {images[0].dtype}, but its observation space says uint8 (0 to 255). Correct "
+                    "what it returns."
+                )
+            groups["pixels"] = stack(np.concatenate([channels_first(image) for image in images]))
+        return groups
 
     def reset(self, seed: int | None) -> dict[str, np.ndarray]:
         obs, _ = self._env.reset(seed=seed)
-        return self._split(obs)
+        return self._split(obs, self._frames.begin)
 
     def step(self, action: np.ndarray) -> Outcome:
         obs, reward, terminated, truncated, info = self._env.step(action.reshape(self._shape))
-        return self._split(obs), float(reward), bool(terminated), bool(truncated), info
+        return self._split(obs, self._frames.add), float(reward), bool(terminated), bool(truncated), info
 
     def rng_state(self) -> dict[str, Any]:
         return self._env.unwrapped.np_random.bit_generator.state
@@ -157,9 +198,3 @@ class GymEnv:
 
     def close(self) -> None:
         self._env.close()
-
-
-def choose_gl_backend() -> None:
-    """MuJoCo reads MUJOCO_GL when it is first imported; without a display it must be told to draw off-screen."""
-    if not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from flashsac.sims.gymnasium import choose_gl_backend, from_factory
+from flashsac.sims.gl import choose_gl_backend
+from flashsac.sims.gymnasium import from_factory
 from flashsac.sims.sequential import SequentialVecEnv
 
 if TYPE_CHECKING:

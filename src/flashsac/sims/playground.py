@@ -19,7 +19,7 @@ from torch import Tensor
 from flashsac.errors import FlashSACError, MissingExtra, RenderError
 from flashsac.sims.base import autoreset, first_obs
 from flashsac.sims.engines import Options
-from flashsac.sims.gymnasium import choose_gl_backend
+from flashsac.sims.gl import choose_gl_backend
 from flashsac.sims.tasks import Task
 from flashsac.types import EnvSpec, Obs, Step
 

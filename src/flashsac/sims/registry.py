@@ -25,6 +25,8 @@ ON_CPU = ("envpool", "gymnasium", "dm_control")
 """Engines that keep a whole model in main memory for every environment."""
 UNMEASURED_MEGABYTES = {"myosuite": 60.0, "playground": 60.0}
 """Of one environment, where tasks.csv has no figure: what others of its suite take; 20 in suites that are not here."""
+DRAWING_MEGABYTES = 400.0
+"""Of one that draws images: a process with MuJoCo, a renderer and the libraries around them (360 when measured)."""
 
 
 def make_env(
@@ -36,14 +38,16 @@ def make_env(
     suite = suite_of(task)
     if suite is None:
         return _users_own(_import_factory(task), config, name=task)
-    options = Options(config.num_envs, config.max_episode_steps, render, device)
+    images = (config.image_size, config.frame_stack, config.with_state)
+    options = Options(config.num_envs, config.max_episode_steps, render, device, *images, config.overlap)
     known = tasks().get(task)
     if known is None and suite == "gym":
         return _registered_with_gymnasium(task, options)
     if known is None:
         raise unknown_task(task)
     engine = choose_engine(known, config)
-    check_memory(known, engine, config.num_envs)
+    if engine != "pixels" or config.overlap:  # otherwise all share one process
+        check_memory(known, engine, config.num_envs)
     return ENGINES[engine].make(known, options)
 
 
@@ -70,9 +74,12 @@ def choose_engine(task: Task, config: EnvConfig) -> EngineName:
 
 def check_memory(task: Task, engine: EngineName, num_envs: int) -> None:
     """Refuse, before any is made, more environments than fit: a machine out of memory kills the process, or stands still."""
-    if engine not in ON_CPU:
+    if engine == "pixels":
+        each = 1e6 * DRAWING_MEGABYTES
+    elif engine in ON_CPU:
+        each = 1e6 * (UNMEASURED_MEGABYTES.get(task.suite, 20.0) if task.megabytes is None else task.megabytes)
+    else:
         return
-    each = 1e6 * (UNMEASURED_MEGABYTES.get(task.suite, 20.0) if task.megabytes is None else task.megabytes)
     available = 0.9 * available_memory()
     if num_envs * each > available:
         raise NotEnoughMemory(
@@ -82,10 +89,10 @@ def check_memory(task: Task, engine: EngineName, num_envs: int) -> None:
         )
 
 
-def one_env_per_process(task: Any, config: EnvConfig) -> bool:
+def must_evaluate_apart(task: Any, config: EnvConfig) -> bool:
     """True if no second environment can be made beside the one that trains."""
     known = tasks().get(task) if isinstance(task, str) else None
-    return known is not None and ENGINES[choose_engine(known, config)].one_per_process
+    return known is not None and ENGINES[choose_engine(known, config)].evaluate_apart
 
 
 def _registered_with_gymnasium(task: str, options: Options) -> VecEnv:
@@ -108,7 +115,11 @@ def _registered_with_gymnasium(task: str, options: Options) -> VecEnv:
         ) from error
     try:
         return make_gymnasium(
-            env_id, options.num_envs, max_episode_steps=options.max_episode_steps, render=options.render
+            env_id,
+            options.num_envs,
+            max_episode_steps=options.max_episode_steps,
+            render=options.render,
+            frame_stack=options.frame_stack,
         )
     except gymnasium.error.DependencyNotInstalled as error:
         raise MissingExtra(f"{task}: {error}") from error
@@ -158,8 +169,8 @@ def _users_own(source: Any, config: EnvConfig, name: str | None = None) -> VecEn
     if limit is not None:
         from gymnasium.wrappers import TimeLimit
 
-        return from_factory(lambda: TimeLimit(factory(), limit), config.num_envs, name=name)
-    return from_factory(factory, config.num_envs, name=name)
+        unlimited, factory = factory, lambda: TimeLimit(unlimited(), limit)
+    return from_factory(factory, config.num_envs, name=name, frame_stack=config.frame_stack)
 
 
 def environments_in(task: Any) -> int:

@@ -2,7 +2,7 @@
 
 A simulator's state is more than its positions and velocities: cached quantities, targets written into the model, wrappers'
 counters. Instead of listing them all, an episode is saved as the random state it began from and the actions since, and
-restored by playing it again; the last observation then proves that it worked.
+restored by playing it again; the return so far and the last observation then prove that it worked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Outcome = tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]
 
 
 class OneEnv(Protocol):
-    """One environment; observations by group as flat arrays, actions in its own bounds."""
+    """One environment; observations by group, vectors flat and images as stacks of frames; actions in its own bounds."""
 
     def reset(self, seed: int | None) -> dict[str, np.ndarray]: ...
 
@@ -48,6 +48,8 @@ class _Episode:
     rng: dict[str, Any] | None
     actions: list[np.ndarray]
     obs: dict[str, np.ndarray]
+    total: float = 0.0
+    """Of the rewards so far: an image alone would not show a small difference."""
 
 
 class SequentialVecEnv:
@@ -74,6 +76,7 @@ class SequentialVecEnv:
             obs, reward[i], terminated[i], truncated[i], info = env.step(native[i])
             episode.actions.append(unit[i].copy())
             episode.obs = obs
+            episode.total += reward[i]
             rows.append(obs)
             infos.append(info)
         return autoreset(self._stack(rows), reward, terminated, truncated, _merge(infos), self._reset_envs)
@@ -89,12 +92,12 @@ class SequentialVecEnv:
 
     def _stack(self, rows: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         stacked = {}
-        for group, width in self.spec.obs.items():
+        for group, (shape, _) in self.spec.groups.items():
             for row in rows:
-                if row[group].shape != (width,):
+                if row[group].shape != shape:
                     raise BadSimulation(
-                        f"the environment returned an observation of {row[group].shape[0]} numbers for '{group}', but its "
-                        f"observation space says {width}. Correct the environment's observation_space or what it returns."
+                        f"the environment returned an observation of shape {row[group].shape} for '{group}', but its observation "
+                        f"space says {shape}. Correct the environment's observation_space or what it returns."
                     )
             stacked[group] = np.stack([row[group] for row in rows])
         return stacked
@@ -111,6 +114,7 @@ class SequentialVecEnv:
                     "rng": episode.rng,
                     "actions": np.stack(episode.actions) if episode.actions else empty,
                     "obs": episode.obs,
+                    "total": episode.total,
                     "too_long": len(episode.actions) > MAX_REPLAYED_STEPS,
                 }
                 for episode in self._episodes
@@ -127,8 +131,11 @@ class SequentialVecEnv:
                 env.set_rng_state(saved["rng"])
             episode = self._begin(env, saved["seed"])
             for unit in saved["actions"]:
-                episode.obs = env.step(self._scale(unit))[0]
+                episode.obs, reward, *_ = env.step(self._scale(unit))
+                episode.total += reward
                 episode.actions.append(np.asarray(unit))
+            if episode.total != saved.get("total", episode.total):
+                return False
             if any(not np.array_equal(episode.obs[group], rows) for group, rows in saved["obs"].items()):
                 return False
             self._episodes.append(episode)

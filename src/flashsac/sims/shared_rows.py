@@ -17,10 +17,14 @@ class SharedRows:
     def __init__(self, spec: EnvSpec, name: str | None = None):
         n = spec.num_envs
         shapes: dict[str, tuple[tuple[int, ...], type]] = {"action": ((n, spec.action_dim), np.float32)}
-        for group, width in spec.obs.items():
-            shapes |= dict.fromkeys((f"obs/{group}", f"final_obs/{group}"), ((n, width), np.float32))
         shapes["reward"] = ((n,), np.float32)
-        shapes |= dict.fromkeys(("terminated", "truncated", "valid"), ((n,), np.bool_))  # bytes last: all stays aligned
+        shapes |= dict.fromkeys(("terminated", "truncated", "valid"), ((n,), np.bool_))
+        for group, (shape, dtype) in spec.groups.items():
+            stored = np.uint8 if dtype == torch.uint8 else np.float32
+            shapes |= dict.fromkeys((f"obs/{group}", f"final_obs/{group}"), ((n, *shape), stored))
+        shapes = dict(
+            sorted(shapes.items(), key=lambda item: -np.dtype(item[1][1]).itemsize)
+        )  # bytes last: all stays aligned
         sizes = {key: int(np.prod(shape)) * np.dtype(kind).itemsize for key, (shape, kind) in shapes.items()}
         self._memory = SharedMemory(name, create=name is None, size=sum(sizes.values()))
         self._arrays, offset = {}, 0

@@ -92,7 +92,9 @@ class WorkerVecEnv:
         infos = self._replies()
         rows = self._rows
         ended = {name: rows.copy(name) for name in ("reward", "terminated", "truncated", "valid")}
-        obs, final_obs = ({key: rows.copy(f"{kind}/{key}") for key in self.spec.obs} for kind in ("obs", "final_obs"))
+        obs, final_obs = (
+            {key: rows.copy(f"{kind}/{key}") for key in self.spec.groups} for kind in ("obs", "final_obs")
+        )
         shared = [key for key in infos[0] if all(key in info for info in infos)]
         info = {key: np.concatenate([info[key] for info in infos]) for key in shared}
         return Step(obs=obs, final_obs=final_obs, info=info, **ended)

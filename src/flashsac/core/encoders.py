@@ -1,0 +1,123 @@
+"""What the networks are given of an observation: a state vector as it is, images through a convolutional encoder.
+
+There is one encoder. It learns from the critic's loss alone; the actor takes its features as they are. Next observations are
+encoded by the same weights, without a gradient: the slow target critic has no encoder of its own (as in DrQ-v2).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from flashsac.config import AgentConfig
+from flashsac.errors import UnsupportedSpace
+from flashsac.types import EnvSpec, Obs, Pixels
+
+STRIDES = (2, 1, 1, 1)
+SMALLEST = 15
+"""Height and width below which the last convolution would have nothing left to look at."""
+
+
+class Features(NamedTuple):
+    """The inputs of both networks."""
+
+    actor: Tensor
+    critic: Tensor
+
+    def detach(self) -> Features:
+        return Features(self.actor.detach(), self.critic.detach())
+
+
+class StateEncoder(nn.Module):
+    """Vectors need none."""
+
+    costly = False
+    """True if features should be computed once an update, for actor and critic together."""
+
+    def __init__(self, spec: EnvSpec):
+        super().__init__()
+        self.groups = ("actor", spec.critic_group)
+        self.widths = tuple(spec.obs[group] for group in self.groups)
+
+    def forward(self, obs: Obs) -> Features:
+        return Features(*(obs[group] for group in self.groups))
+
+    def actor_features(self, obs: Obs) -> Tensor:
+        """All that acting needs: nobody shows privileged observations to a robot."""
+        return obs["actor"]
+
+
+class PixelEncoder(nn.Module):
+    """Images, and beside them the state vectors that there are, the privileged ones for the critic alone."""
+
+    costly = True
+
+    def __init__(self, spec: EnvSpec, config: AgentConfig, dtype: torch.dtype = torch.float32):
+        super().__init__()
+        assert spec.pixels is not None
+        self.images = ImageEncoder(spec.pixels, config.image_channels, config.image_features, dtype)
+        groups = (("actor",), (spec.critic_group,))
+        self.groups = tuple(tuple(group for group in some if group in spec.obs) for some in groups)
+        self.widths = tuple(config.image_features + sum(spec.obs[group] for group in some) for some in self.groups)
+
+    def forward(self, obs: Obs) -> Features:
+        seen = self.images(obs["pixels"])
+        return Features(*(torch.cat([seen, *(obs[group] for group in some)], -1) for some in self.groups))
+
+    def actor_features(self, obs: Obs) -> Tensor:
+        return torch.cat([self.images(obs["pixels"]), *(obs[group] for group in self.groups[0])], -1)
+
+
+class ImageEncoder(nn.Module):
+    """Four convolutions, then a bottleneck whose outputs are bounded: linear, LayerNorm, tanh (paper: vision table, DrQ-v2)."""
+
+    def __init__(self, pixels: Pixels, channels: int, features: int, dtype: torch.dtype):
+        super().__init__()
+        inputs = (pixels.shape[0], *[channels] * (len(STRIDES) - 1))
+        self.convolutions = nn.Sequential()
+        for size, stride in zip(inputs, STRIDES, strict=True):
+            self.convolutions.append(Convolution(size, channels, 3, stride))
+        height, width = (_size_after(size) for size in (pixels.height, pixels.width))
+        if min(height, width) < 1:
+            raise UnsupportedSpace(
+                f"images of {pixels.height} x {pixels.width} are too small: four convolutions need {SMALLEST} x {SMALLEST} or more."
+            )
+        self.bottleneck = nn.Linear(channels * height * width, features)
+        nn.init.orthogonal_(self.bottleneck.weight)
+        nn.init.zeros_(self.bottleneck.bias)
+        self.norm = nn.LayerNorm(features)
+        # float16 would need its gradients scaled here too; bfloat16 does not.
+        self.dtype = torch.float32 if dtype == torch.float16 else dtype
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = (images.float() / 255.0 - 0.5).to(self.dtype)
+        for convolution in self.convolutions:
+            x = convolution(x).relu()
+        flat = F.linear(x.flatten(1), self.bottleneck.weight.to(self.dtype)).float() + self.bottleneck.bias
+        return torch.tanh(self.norm(flat))
+
+
+class Convolution(nn.Conv2d):
+    """In the type of its input; weights stay float32. For a ReLU after it."""
+
+    def reset_parameters(self) -> None:
+        nn.init.orthogonal_(self.weight, nn.init.calculate_gain("relu"))
+        assert self.bias is not None
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert self.bias is not None
+        return F.conv2d(x, self.weight.to(x.dtype), self.bias.to(x.dtype), self.stride)
+
+
+def _size_after(size: int) -> int:
+    for stride in STRIDES:
+        size = (size - 3) // stride + 1
+    return size
+
+
+def make_encoder(spec: EnvSpec, config: AgentConfig, dtype: torch.dtype) -> StateEncoder | PixelEncoder:
+    return PixelEncoder(spec, config, dtype) if spec.pixels else StateEncoder(spec)
