@@ -76,3 +76,16 @@ def test_groups_are_compared_by_name_whatever_version_made_them(tmp_path):
 def test_nothing_to_report(tmp_path):
     with pytest.raises(FlashSACError, match="no runs"):
         report({"flashsac": [tmp_path]}, tmp_path / "out")
+
+
+def test_published_curves_from_images_are_kept_apart_and_count_transitions(tmp_path):
+    """dog-walk is published twice; from images every action is done twice, so environment steps are two a transition."""
+    file = tmp_path / "published.csv"
+    file.write_text(
+        "group,method,task,metric,env_step,seeds,mean,ci_low,ci_high\n"
+        "cpu,FlashSAC,dog-walk,avg_return,1000,5,900,890,910\n"
+        "vision,FlashSAC,dog-walk,avg_return,1000,5,30,20,40\n"
+    )
+    state, images = (read_published(file, f"{suite}:dog-walk")["FlashSAC"] for suite in ("dmc", "dmc-vision"))
+    assert (state.x.tolist(), state.mean.tolist()) == ([1000], [900])
+    assert (images.x.tolist(), images.mean.tolist()) == ([500], [30])
