@@ -13,6 +13,7 @@ LAYERS = [
     ["errors", "types", "config", "memory"],
     ["presets", "arguments"],
     ["core"],
+    ["robot"],
     ["sims"],
     ["settings"],
     ["counters", "storage", "checkpoint"],

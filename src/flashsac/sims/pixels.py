@@ -28,6 +28,8 @@ LARGEST = 480
 """Height of the picture that dm_control's models reserve room for."""
 CAMERAS = {"quadruped": 2}
 """Where the first camera does not follow the robot."""
+SHADOW_MAP = 1024
+"""Half of dm_control's own side: without a GPU the map takes longer than the picture, which hardly shows it: benchmarks/shadow_map.py."""
 
 
 def make_pixels(task: Task, options: Options) -> VecEnv:
@@ -50,6 +52,7 @@ class PixelEnv:
         domain, task = name.split("-")
         limit = options.max_episode_steps
         self._env = DmcEnv(domain, task, limit * ACTION_REPEAT if limit else None)
+        self._env.env.physics.model.vis.quality.shadowsize = SHADOW_MAP
         self._camera = CAMERAS.get(domain, 0)
         self._size, self._with_state = options.image_size, options.with_state
         self._frames = FrameStack(options.frame_stack)

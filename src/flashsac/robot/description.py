@@ -1,0 +1,94 @@
+"""What a robot's computer must know beside the network: joints, gains, what the policy sees and how fast it runs.
+
+Imports nothing heavy: the robot reads this from the exported file, without torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Literal
+
+from flashsac.errors import FlashSACError
+
+TermName = Literal[
+    "linear_velocity",
+    "angular_velocity",
+    "gravity",
+    "command",
+    "joint_position",
+    "joint_velocity",
+    "last_action",
+    "phase",
+]
+"""Velocities and the direction of gravity in the base's frame; joint positions from the default pose; phase: cosines, then sines."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Joint:
+    """One motor."""
+
+    name: str
+    default: float
+    """Angle of the default pose, rad; an action of zero holds it."""
+    stiffness: float
+    """Nm/rad"""
+    damping: float
+    """Nms/rad"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """A piece of the observation."""
+
+    name: TermName
+    size: int
+    noise: float = 0.0
+    """Half width of the uniform noise it was trained with, in its own unit."""
+    scale: float = 1.0
+    """What it is multiplied by."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Robot:
+    """A robot as its policy knows it."""
+
+    name: str
+    joints: tuple[Joint, ...]
+    """In the order of the policy's actions."""
+    action_scale: tuple[float, ...]
+    """Radians from the default pose per unit of action, by joint."""
+    observation: tuple[Term, ...]
+    """What the actor sees, in order."""
+    history: int = 0
+    """Observations before the newest that the policy takes too."""
+    policy_hz: float = 50.0
+    motor_hz: float = 200.0
+    gait_hz: float | None = None
+    """Steps a second of the phase, where the policy sees one."""
+
+    @property
+    def obs_dim(self) -> int:
+        return sum(term.size for term in self.observation)
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Robot:
+        """The inverse of `to_json`; refuses what is not a whole description."""
+        try:
+            values = json.loads(text)
+            values["joints"] = tuple(Joint(**joint) for joint in values["joints"])
+            values["observation"] = tuple(Term(**term) for term in values["observation"])
+            values["action_scale"] = tuple(float(scale) for scale in values["action_scale"])
+            robot = Robot(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FlashSACError(
+                f"the robot's description in this file cannot be read ({error}); export the policy again."
+            ) from None
+        if len(robot.action_scale) != len(robot.joints):
+            raise FlashSACError(
+                f"{len(robot.action_scale)} action scales for {len(robot.joints)} joints; export the policy again."
+            )
+        return robot

@@ -1,0 +1,56 @@
+"""The Unitree G1 with 29 joints, as the paper trains it (tables "Joint Information" and "Observation Space")."""
+
+from __future__ import annotations
+
+from flashsac.robot.description import Joint, Robot, Term
+
+JOINTS = (
+    Joint("left_hip_pitch_joint", -0.2, 40.16, 2.559),
+    Joint("left_hip_roll_joint", 0.0, 99.08, 6.311),
+    Joint("left_hip_yaw_joint", 0.0, 40.16, 2.559),
+    Joint("left_knee_joint", 0.42, 99.08, 6.311),
+    Joint("left_ankle_pitch_joint", -0.23, 28.49, 1.815),
+    Joint("left_ankle_roll_joint", 0.0, 28.49, 1.815),
+    Joint("right_hip_pitch_joint", -0.2, 40.16, 2.559),
+    Joint("right_hip_roll_joint", 0.0, 99.08, 6.311),
+    Joint("right_hip_yaw_joint", 0.0, 40.16, 2.559),
+    Joint("right_knee_joint", 0.42, 99.08, 6.311),
+    Joint("right_ankle_pitch_joint", -0.23, 28.49, 1.815),
+    Joint("right_ankle_roll_joint", 0.0, 28.49, 1.815),
+    Joint("waist_yaw_joint", 0.0, 40.16, 2.559),
+    Joint("waist_roll_joint", 0.0, 28.49, 1.815),
+    Joint("waist_pitch_joint", 0.0, 28.49, 1.815),
+    Joint("left_shoulder_pitch_joint", 0.35, 14.25, 0.907),
+    Joint("left_shoulder_roll_joint", 0.18, 14.25, 0.907),
+    Joint("left_shoulder_yaw_joint", 0.0, 14.25, 0.907),
+    Joint("left_elbow_joint", 0.87, 14.25, 0.907),
+    Joint("left_wrist_roll_joint", 0.0, 14.25, 0.907),
+    Joint("left_wrist_pitch_joint", 0.0, 16.78, 1.068),
+    Joint("left_wrist_yaw_joint", 0.0, 16.78, 1.068),
+    Joint("right_shoulder_pitch_joint", 0.35, 14.25, 0.907),
+    Joint("right_shoulder_roll_joint", -0.18, 14.25, 0.907),
+    Joint("right_shoulder_yaw_joint", 0.0, 14.25, 0.907),
+    Joint("right_elbow_joint", 0.87, 14.25, 0.907),
+    Joint("right_wrist_roll_joint", 0.0, 14.25, 0.907),
+    Joint("right_wrist_pitch_joint", 0.0, 16.78, 1.068),
+    Joint("right_wrist_yaw_joint", 0.0, 16.78, 1.068),
+)
+"""Name, default angle, stiffness and damping."""
+
+ACTION_SCALE = 0.25
+"""Radians per unit of action. The paper names none; this is the usual choice for its gains."""
+
+OBSERVATION = (
+    Term("angular_velocity", 3, noise=0.2),
+    Term("gravity", 3, noise=0.05),
+    Term("command", 3),
+    Term("joint_position", len(JOINTS), noise=0.01),
+    Term("joint_velocity", len(JOINTS), noise=1.5),
+    Term("last_action", len(JOINTS)),
+)
+"""In the order of the paper's observation vector."""
+
+HEIGHT_MAP = (17, 11)
+"""Points ahead and to the side that the critic knows the height of."""
+
+G1 = Robot("unitree_g1", JOINTS, (ACTION_SCALE,) * len(JOINTS), OBSERVATION)
