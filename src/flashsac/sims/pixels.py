@@ -29,7 +29,7 @@ LARGEST = 480
 CAMERAS = {"quadruped": 2}
 """Where the first camera does not follow the robot."""
 SHADOW_MAP = 1024
-"""Half of dm_control's own side: without a GPU the map takes longer than the picture, which hardly shows it: benchmarks/shadow_map.py."""
+"""Half of dm_control's own side: without a GPU the map takes longer than the picture, which hardly shows it."""
 
 
 def make_pixels(task: Task, options: Options) -> VecEnv:
