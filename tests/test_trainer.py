@@ -6,6 +6,7 @@ import pytest
 
 import flashsac
 from flashsac import trainer
+from flashsac.errors import FlashSACError, RunDirectoryError
 from flashsac.logging import read_metrics
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.registry import make_env
@@ -87,3 +88,20 @@ def test_updates_that_are_owed_survive_a_stop(tmp_path, monkeypatch):
     interrupted += [flashsac.resume(run, quiet=True).interrupted for _ in range(2)]
     assert interrupted == [True, True, False]
     assert rows(run)[-1]["updates"] == 75
+
+
+def test_a_directory_with_hidden_files_is_not_ours(tmp_path):
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(RunDirectoryError, match="not an empty directory"):
+        flashsac.train("gym:Pendulum-v1", **SETTINGS, run_dir=str(tmp_path))
+    assert (tmp_path / ".git").is_dir()
+
+
+def test_a_run_that_would_end_before_it_learns_is_refused(tmp_path):
+    with pytest.raises(FlashSACError, match="end before learning begins, after --agent.warmup 5,000"):
+        flashsac.train("gym:Pendulum-v1", preset="laptop", steps=300, run_dir=str(tmp_path / "run"))
+
+
+def test_a_config_and_settings_beside_it_are_refused():
+    with pytest.raises(FlashSACError, match="beside it, preset, steps"):
+        flashsac.train("gym:Pendulum-v1", flashsac.TrainConfig(), preset="laptop", steps=300)

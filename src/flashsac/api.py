@@ -48,6 +48,12 @@ def train(
     **overrides: Any,
 ) -> Result:
     """Train on a task name, a function that makes environments, or an environment object (Gymnasium's, rsl_rl's, a VecEnv)."""
+    if config is not None and (preset or overrides):
+        beside = ", ".join((["preset"] if preset else []) + list(overrides))
+        raise FlashSACError(
+            f"train() was given a whole config and, beside it, {beside}. Put them into the config: "
+            "flashsac.configure(task, preset, ...) makes one, dataclasses.replace changes one."
+        )
     config = resolve(task, config if config is not None else configure(task, preset, **overrides))
     name = task if isinstance(task, str) else f"custom:{getattr(task, '__name__', type(task).__name__)}"
     if not isinstance(task, str) and not callable(task):

@@ -132,7 +132,7 @@ def _train(arguments: list[str]) -> int:
 
     from flashsac.config import TrainConfig
     from flashsac.settings import default_config
-    from flashsac.sims.registry import check_memory, choose_engine
+    from flashsac.sims.registry import check_memory
     from flashsac.sims.tasks import suite_of, tasks, unknown_task
 
     # Two stages: the task and the preset decide the defaults that the rest overrides.
@@ -152,7 +152,7 @@ def _train(arguments: list[str]) -> int:
     config = tyro.cli(TrainConfig, default=default, args=rest, prog="flashsac train TASK", description=about)
     assert task is not None
     if task in tasks():  # before torch and the simulator are loaded, so that a refusal comes at once
-        check_memory(tasks()[task], choose_engine(tasks()[task], config.env), config.env.num_envs)
+        check_memory(tasks()[task], config.env, config.device)
     from flashsac import api
 
     return _finish(api.train(task, config))

@@ -193,6 +193,13 @@ def check(config: TrainConfig) -> None:
         "--agent.value-max": agent.value_max,
     }
     problems += [f"{name} must be above 0, not {value:g}" for name, value in positive.items() if not value > 0]
+    if not 0 <= config.seed < 2**31:
+        problems.append(f"--seed must lie in 0 to {2**31 - 1:,}, not {config.seed}")
+    if 0 < config.steps <= agent.warmup:
+        problems.append(
+            f"--steps {config.steps:,} end before learning begins, after --agent.warmup {agent.warmup:,} random ones: take more "
+            "steps, or warm up less"
+        )
     if agent.image_shift < 0:
         problems.append(f"--agent.image-shift must be at least 0, not {agent.image_shift}")
     if not 0 <= agent.discount < 1:

@@ -24,6 +24,9 @@ VERSIONED = (
     "mjlab mujoco-warp rsl-rl-lib playground jax isaaclab"
 ).split()
 
+LEFTOVERS = {".lock", ".config.writing"}
+"""Files of ours that a run which never began may have left behind."""
+
 
 class Run:
     """A directory that belongs to one training run, locked while open. The lock ends with the process, however it ends."""
@@ -47,7 +50,8 @@ class Run:
                 f"{path} already holds a run. Continue it with: flashsac resume {path} (from Python: flashsac.resume), or choose "
                 "another run directory."
             )
-        if path.exists() and (not path.is_dir() or any(not item.name.startswith(".") for item in path.iterdir())):
+        # Also of hidden files: `discard` deletes the directory again if the run cannot begin.
+        if path.exists() and (not path.is_dir() or {item.name for item in path.iterdir()} - LEFTOVERS):
             raise RunDirectoryError(f"{path} exists and is not an empty directory. Choose another --run-dir.")
         content = {"task": task, "config": configs.to_dict(config), "versions": versions(), "machine": machine()}
         try:

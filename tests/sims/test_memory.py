@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from flashsac import memory
+from flashsac.config import EnvConfig
 from flashsac.errors import NotEnoughMemory
 from flashsac.sims import registry
 from flashsac.sims.registry import check_memory
@@ -28,9 +30,38 @@ def test_too_many_dogs_are_refused_before_anything_heavy_is_loaded():
 def test_the_number_that_fits(monkeypatch):
     task = dataclasses.replace(tasks()["dmc:dog-walk"], megabytes=100.0)
     monkeypatch.setattr(registry, "available_memory", lambda: 10e9)
-    check_memory(task, "envpool", 90)
+    check_memory(task, EnvConfig(num_envs=90), "cpu")
     with pytest.raises(NotEnoughMemory, match=r"91 environments .* 90 fit: --env.num-envs 64"):
-        check_memory(task, "envpool", 91)
-    check_memory(task, "mjlab", 1000)  # keeps no model per environment
+        check_memory(task, EnvConfig(num_envs=91), "cpu")
     with pytest.raises(NotEnoughMemory, match="450 fit"):  # nobody has measured it: twenty each
-        check_memory(dataclasses.replace(task, megabytes=None), "envpool", 10**6)
+        check_memory(dataclasses.replace(task, megabytes=None), EnvConfig(num_envs=10**6), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("task", "config", "device", "fit"),
+    [
+        ("maniskill:PullCube-v1", EnvConfig(num_envs=1024), "cpu", 32),  # a process each, 280 MB
+        ("maniskill:PullCube-v1", EnvConfig(num_envs=1024), "cuda", None),
+        ("dmc-vision:walker-run", EnvConfig(num_envs=1024), "cpu", 22),
+        ("dmc-vision:walker-run", EnvConfig(num_envs=1024), "cuda", 22),  # drawing is done by processes all the same
+        ("dmc-vision:walker-run", EnvConfig(num_envs=1024, overlap=False), "cpu", None),
+        ("mjlab:Mjlab-Cartpole-Swingup", EnvConfig(num_envs=1024), "cpu", None),  # one model for all
+    ],
+)
+def test_simulators_with_processes_of_their_own_are_counted_too(monkeypatch, task, config, device, fit):
+    monkeypatch.setattr(registry, "available_memory", lambda: 10e9)
+    monkeypatch.setattr(registry, "choose_engine", lambda task, config: task.engines[0])
+    if fit is None:
+        check_memory(tasks()[task], config, device)
+        return
+    with pytest.raises(NotEnoughMemory, match=f" {fit} fit"):
+        check_memory(tasks()[task], config, device)
+
+
+def test_a_containers_cached_files_are_not_counted_as_used(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "CGROUP", str(tmp_path))
+    for name, text in (("max", "1000000"), ("current", "900000"), ("stat", "anon 300000\ninactive_file 500000\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert memory.available_memory() == 1_000_000 - 900_000 + 500_000
+    (tmp_path / "memory.max").write_text("max")
+    assert memory.available_memory() > 10**7

@@ -52,6 +52,8 @@ class Engine:
     packages: dict[str, Package]
     evaluate_apart: bool = False
     """True if evaluation needs a process of its own: one holds only one environment, or drawing might abort it."""
+    worker_megabytes: float | None = None
+    """Where every environment has a process of its own: what one takes, the libraries in it included."""
 
 
 def _envpool(task: Task, options: Options) -> VecEnv:
@@ -137,6 +139,7 @@ ENGINES: dict[EngineName, Engine] = {
     "maniskill": Engine(
         _from("maniskill", "make_maniskill"),
         {"maniskill": Package("mani_skill", extra("maniskill", own_environment=True))},
+        worker_megabytes=280.0,
     ),
     "mjlab": Engine(_from("mjlab", "make_mjlab"), {"mjlab": Package("mjlab", extra("mjlab", own_environment=True))}),
     "isaaclab": Engine(
@@ -156,5 +159,6 @@ ENGINES: dict[EngineName, Engine] = {
         _from("pixels", "make_pixels"),
         {"dmc-vision": Package("dm_control", extra("dmc"))},
         evaluate_apart=True,  # a renderer that aborts during evaluation must not take the run with it
+        worker_megabytes=400.0,  # MuJoCo, a renderer and the libraries around them: 360 when measured
     ),
 }

@@ -25,8 +25,6 @@ ON_CPU = ("envpool", "gymnasium", "dm_control")
 """Engines that keep a whole model in main memory for every environment."""
 UNMEASURED_MEGABYTES = {"myosuite": 60.0, "playground": 60.0}
 """Of one environment, where tasks.csv has no figure: what others of its suite take; 20 in suites that are not here."""
-DRAWING_MEGABYTES = 400.0
-"""Of one that draws images: a process with MuJoCo, a renderer and the libraries around them (360 when measured)."""
 
 
 def make_env(
@@ -45,10 +43,8 @@ def make_env(
         return _registered_with_gymnasium(task, options)
     if known is None:
         raise unknown_task(task)
-    engine = choose_engine(known, config)
-    if engine != "pixels" or config.overlap:  # otherwise all share one process
-        check_memory(known, engine, config.num_envs)
-    return ENGINES[engine].make(known, options)
+    check_memory(known, config, device)
+    return ENGINES[choose_engine(known, config)].make(known, options)
 
 
 def choose_engine(task: Task, config: EnvConfig) -> EngineName:
@@ -72,14 +68,9 @@ def choose_engine(task: Task, config: EnvConfig) -> EngineName:
     )
 
 
-def check_memory(task: Task, engine: EngineName, num_envs: int) -> None:
+def check_memory(task: Task, config: EnvConfig, device: str) -> None:
     """Refuse, before any is made, more environments than fit: a machine out of memory kills the process, or stands still."""
-    if engine == "pixels":
-        each = 1e6 * DRAWING_MEGABYTES
-    elif engine in ON_CPU:
-        each = 1e6 * (UNMEASURED_MEGABYTES.get(task.suite, 20.0) if task.megabytes is None else task.megabytes)
-    else:
-        return
+    each, num_envs = 1e6 * _megabytes_each(task, config, device), config.num_envs
     available = 0.9 * available_memory()
     if num_envs * each > available:
         raise NotEnoughMemory(
@@ -87,6 +78,18 @@ def check_memory(task: Task, engine: EngineName, num_envs: int) -> None:
             f"{size_text(available)} of memory are free for them. {int(available / each):,} fit: --env.num-envs "
             f"{2 ** int(math.log2(max(1.0, available / each)))}"
         )
+
+
+def _megabytes_each(task: Task, config: EnvConfig, device: str) -> float:
+    """Main memory that every further environment takes; 0 where they share one model, or live on a GPU."""
+    engine = choose_engine(task, config)
+    if engine == "pixels" and not config.overlap:
+        return 0.0  # all in this process
+    if ENGINES[engine].worker_megabytes is not None:
+        return 0.0 if device.startswith("cuda") and engine != "pixels" else ENGINES[engine].worker_megabytes or 0.0
+    if engine not in ON_CPU:
+        return 0.0
+    return UNMEASURED_MEGABYTES.get(task.suite, 20.0) if task.megabytes is None else task.megabytes
 
 
 def must_evaluate_apart(task: Any, config: EnvConfig) -> bool:

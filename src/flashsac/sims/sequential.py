@@ -50,6 +50,16 @@ class _Episode:
     obs: dict[str, np.ndarray]
     total: float = 0.0
     """Of the rewards so far: an image alone would not show a small difference."""
+    too_long: bool = False
+
+    def add(self, action: np.ndarray, reward: float, obs: dict[str, np.ndarray]) -> None:
+        self.obs = obs
+        self.total += reward
+        if len(self.actions) == MAX_REPLAYED_STEPS:
+            self.too_long = True
+            self.actions.clear()
+        if not self.too_long:
+            self.actions.append(action)
 
 
 class SequentialVecEnv:
@@ -74,9 +84,7 @@ class SequentialVecEnv:
         reward, terminated, truncated = (np.zeros(len(self._envs), dtype) for dtype in (np.float64, bool, bool))
         for i, (env, episode) in enumerate(zip(self._envs, self._episodes, strict=True)):
             obs, reward[i], terminated[i], truncated[i], info = env.step(native[i])
-            episode.actions.append(unit[i].copy())
-            episode.obs = obs
-            episode.total += reward[i]
+            episode.add(unit[i].copy(), reward[i], obs)
             rows.append(obs)
             infos.append(info)
         return autoreset(self._stack(rows), reward, terminated, truncated, _merge(infos), self._reset_envs)
@@ -115,7 +123,7 @@ class SequentialVecEnv:
                     "actions": np.stack(episode.actions) if episode.actions else empty,
                     "obs": episode.obs,
                     "total": episode.total,
-                    "too_long": len(episode.actions) > MAX_REPLAYED_STEPS,
+                    "too_long": episode.too_long,
                 }
                 for episode in self._episodes
             ]
@@ -131,9 +139,8 @@ class SequentialVecEnv:
                 env.set_rng_state(saved["rng"])
             episode = self._begin(env, saved["seed"])
             for unit in saved["actions"]:
-                episode.obs, reward, *_ = env.step(self._scale(unit))
-                episode.total += reward
-                episode.actions.append(np.asarray(unit))
+                obs, reward, *_ = env.step(self._scale(unit))
+                episode.add(np.asarray(unit), reward, obs)
             if episode.total != saved.get("total", episode.total):
                 return False
             if any(not np.array_equal(episode.obs[group], rows) for group, rows in saved["obs"].items()):
