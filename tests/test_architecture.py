@@ -18,7 +18,7 @@ LAYERS = [
     ["settings"],
     ["counters", "storage", "checkpoint"],
     ["policy", "run"],
-    ["evaluate", "evaluation_process", "logging", "video"],
+    ["evaluate", "evaluation_process", "logging", "video", "interrupts", "simulator_watch"],
     ["trainer"],
     ["api"],
     ["mjlab_runner"],

@@ -143,7 +143,7 @@ def test_small_questions(tmp_path):
     assert "there is no suite 'nope'" in fails("list", "nope")
     assert "--preset needs a value" in fails("train", "gym:Pendulum-v1", "--preset")
     assert "does not exist" in fails("eval", str(tmp_path / "missing.safetensors"))
-    run = tiny_run(tmp_path / "run", steps=100)
+    run = tiny_run(tmp_path / "run", steps=110)
     with pytest.raises(FlashSACError, match="at least 1"):
         flashsac.train(toy_envs.make_point, run_dir=str(run), **TINY | {"eval": dict(episodes=0)})
 
@@ -154,7 +154,7 @@ def test_no_run_directory(tmp_path):
 
 
 def test_existing_run_directory(tmp_path):
-    run = tiny_run(tmp_path / "run", steps=100)
+    run = tiny_run(tmp_path / "run", steps=110)
     with pytest.raises(RunDirectoryError, match="flashsac resume"):
         flashsac.train(toy_envs.make_point, run_dir=str(run), **TINY)
     (tmp_path / "full").mkdir()
@@ -165,14 +165,14 @@ def test_existing_run_directory(tmp_path):
 
 
 def test_two_runs_on_one_directory(tmp_path):
-    run = tiny_run(tmp_path / "run", steps=100)
+    run = tiny_run(tmp_path / "run", steps=110)
     holder = Run.open(run)
     assert "another process is training" in fails("resume", str(run))
     holder.close()
 
 
 def test_damaged_config(tmp_path):
-    run = tiny_run(tmp_path / "run", steps=100)
+    run = tiny_run(tmp_path / "run", steps=110)
     (run / "config.json").write_text('{"task": "x", "config": {"unheard_of": 1}}')
     with pytest.raises(RunDirectoryError, match="another version"):
         flashsac.resume(run, toy_envs.make_point)
@@ -238,7 +238,7 @@ def test_without_a_compiler_it_says_so_and_runs(tmp_path, capfd, monkeypatch):
 
 
 def test_custom_environments_must_be_handed_over_again(tmp_path):
-    run = tiny_run(tmp_path / "run", steps=100)
+    run = tiny_run(tmp_path / "run", steps=110)
     with pytest.raises(FlashSACError, match="hand it over again"):
         flashsac.resume(run)
     assert "environment of your own" in fails("eval", str(run))

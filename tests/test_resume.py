@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import os
 import random
 import shutil
@@ -17,7 +18,10 @@ from safetensors.torch import load_file
 import flashsac
 from flashsac.checkpoint import CheckpointStore
 from flashsac.errors import CheckpointError
-from flashsac.logging import TIMINGS
+from flashsac.logging import TIMINGS, read_metrics
+from flashsac.run import Run
+from flashsac.sims.sequential import SequentialVecEnv
+from flashsac.trainer import Trainer
 from tests import toy_envs
 from tests.helpers import TINY, checkpoint_steps, cli, command, environment, tiny_run
 
@@ -161,3 +165,33 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path):
     before = metrics(run)
     flashsac.resume(run, toy_envs.make_point, quiet=True)
     assert metrics(run) == before
+
+
+def test_a_simulator_that_throws_costs_nothing_that_was_learned(tmp_path):
+    settings = TINY | dict(steps=600, env=dict(num_envs=1), checkpoint_every=0, eval=dict(every=0), quiet=True)
+    with pytest.raises(ZeroDivisionError):
+        flashsac.train(toy_envs.Breaks, **settings, run_dir=str(tmp_path))
+    assert checkpoint_steps(tmp_path) == [300]
+    result = flashsac.resume(tmp_path, lambda: toy_envs.Breaks(after=1000), quiet=True)
+    assert result.step == 600
+    steps = [row["step"] for row in read_metrics(tmp_path / "metrics.csv")]
+    assert steps == sorted(set(steps))
+
+
+def test_a_late_resume_seeds_within_what_numpy_takes(tmp_path, monkeypatch):
+    """dm_control and mjlab hand their seed to NumPy, which refuses 2**32 and more."""
+    run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=0)
+    seeds = []
+    monkeypatch.setattr(SequentialVecEnv, "load_state_dict", lambda self, state: False)
+    reset = SequentialVecEnv.reset
+    monkeypatch.setattr(SequentialVecEnv, "reset", lambda self, seed: seeds.append(seed) or reset(self, seed))
+    load = CheckpointStore.load
+    monkeypatch.setattr(CheckpointStore, "load", lambda self: _moved(load(self), 10**12))
+    Trainer(Run.open(run), toy_envs.make_point, resume=True, quiet=True).close()
+    assert len(seeds) == 1
+    assert 0 <= seeds[0] < 2**31
+
+
+def _moved(loaded, step):
+    checkpoint, problems = loaded
+    return dataclasses.replace(checkpoint, step=step), problems

@@ -45,6 +45,20 @@ def make_rarely_nan():
     return PointEnv(nan_rate=0.002)
 
 
+class Breaks(PointEnv):
+    """Works for a while, then throws what a bug in a user's own code would."""
+
+    def __init__(self, after: int = 300):
+        super().__init__()
+        self.left = after
+
+    def step(self, action):
+        self.left -= 1
+        if self.left < 0:
+            raise ZeroDivisionError("a bug of the environment's own")
+        return super().step(action)
+
+
 class WrongShape(PointEnv):
     def step(self, action):
         obs, *rest = super().step(action)

@@ -21,7 +21,7 @@ _HOMES = {
     "TrainConfig": "flashsac.config",
     "FlashSACError": "flashsac.errors",
     "make_env": "flashsac.sims.registry",
-    "check_env": "flashsac.sims.base",
+    "check_env": "flashsac.sims.check",
 }
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flashsac.errors import FlashSACError
     from flashsac.policy import Policy, load_policy
     from flashsac.settings import configure
-    from flashsac.sims.base import check_env
+    from flashsac.sims.check import check_env
     from flashsac.sims.registry import make_env
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Counters of a run: updates due, seconds spent, episodes finished."""
+"""Counters of a run: updates due, seconds spent, episodes finished, what happens every so many steps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import deque
 import torch
 from torch import Tensor
 
+from flashsac.config import TrainConfig
 from flashsac.types import Step
 
 
@@ -85,3 +86,17 @@ class EpisodeStats:
         self.returns, self.lengths = state["returns"].clone(), state["lengths"].clone()
         self.finished.extend((pair[0], pair[1]) for pair in state["finished"])
         self.count = state["count"]
+
+
+def intervals(config: TrainConfig) -> tuple[int, int, int]:
+    """(log, evaluate, save) in transitions."""
+
+    def choose(value: int | None, share: int) -> int:
+        return max(1, config.steps // share) if value is None else value
+
+    return choose(config.log_every, 200), choose(config.eval.every, 20), choose(config.checkpoint_every, 10)
+
+
+def crossed(previous: int, now: int, every: int) -> bool:
+    """True when a multiple of `every` lies in (previous, now]."""
+    return every > 0 and now // every > previous // every

@@ -14,6 +14,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from typing import IO, Any
 
 import numpy as np
@@ -65,7 +67,7 @@ class ProcessEvaluator:
             "episodes": episodes,
             "seed": seed,
             "device": device,
-            # The same sums in the same order: the child's scores are what this process would have found.
+            # The same sums in the same order: in fp32 the child's scores are what this process would have found.
             "threads": torch.get_num_threads(),
         }
         self._child: _Child | None = None
@@ -134,6 +136,7 @@ def _receive(stream: IO[bytes]) -> bytes | None:
 
 def serve(settings: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> None:
     """The child: evaluate every policy that arrives, until the other side is gone."""
+    threading.Thread(target=_die_with, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(settings["threads"])
     device = settings["device"]
     evaluator: Evaluator | None = None
@@ -151,6 +154,13 @@ def serve(settings: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> 
         _send(answers, json.dumps(answer).encode())
     if evaluator is not None:
         evaluator.close()
+
+
+def _die_with(parent: int) -> None:
+    """A trainer that was killed reads no answers: do not go on evaluating, with all the memory that takes."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import math
+import secrets
 import sys
 import time
 from pathlib import Path
@@ -92,7 +93,13 @@ def _start_wandb(project: str, run_dir: Path, config: Any) -> Any:
         from flashsac.errors import MissingExtra
 
         raise MissingExtra('logging to W&B needs its package: pip install "flashsac[wandb]"') from error
-    return wandb.init(project=project, name=run_dir.name, dir=str(run_dir), config=config, resume="allow")
+    # One id for the run's whole life, or every resume would begin another one there.
+    known = run_dir / "wandb_id"
+    if not known.exists():
+        known.write_text(secrets.token_hex(8))
+    return wandb.init(
+        project=project, name=run_dir.name, dir=str(run_dir), config=config, id=known.read_text(), resume="allow"
+    )
 
 
 class Progress:
@@ -136,6 +143,8 @@ class Progress:
     def row(self, row: dict[str, float]) -> None:
         shown = {"return": "return", "eval_return": "evaluated", "q": "q", "temperature": "temperature"}
         note = "  ".join(f"{label} {row[name]:.4g}" for name, label in shown.items() if name in row)
+        if "eval_success" in row:
+            note += f"  success {100 * row['eval_success']:.0f}%"
         if self._bar:
             self._bar.update(self._id, completed=int(row["step"]), note=note)
             return

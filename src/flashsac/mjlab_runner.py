@@ -70,6 +70,8 @@ class FlashSACRunner:
 
     def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
         """Train for that many iterations more; every checkpoint is also written as model_ITERATION.pt, which `play` reads."""
+        if self._loaded_from is not None:
+            _require_newest(self._loaded_from, self.step)
         env = _BorrowedEnv(self.env, self.cfg, spread_episodes=init_at_random_ep_len)
         run = Run.create(f"custom:{self.cfg['experiment_name']}", resolve(env, self._config(num_learning_iterations)))
         try:
@@ -157,8 +159,8 @@ class _SavingTrainer(Trainer):
 
     after_save: Callable[[Trainer], None]
 
-    def _save(self, *, fatal: bool) -> bool:
-        saved = super()._save(fatal=fatal)
+    def _save(self, *, fatal: bool, with_env: bool = True) -> bool:
+        saved = super()._save(fatal=fatal, with_env=with_env)
         if saved:
             self.after_save(self)
         return saved
@@ -181,6 +183,16 @@ class _BorrowedEnv(MjlabVecEnv):
 
     def close(self) -> None:
         pass
+
+
+def _require_newest(run: Path, step: int) -> None:
+    """Replay and optimizers are kept of the newest checkpoints only; an older policy can be played, not trained on."""
+    saved = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]
+    if saved and max(saved) != step:
+        raise CheckpointError(
+            f"this model is from step {step:,}, but its run went on to step {max(saved):,}. Training goes on from the newest model of "
+            "a run only: load the one with the highest number."
+        )
 
 
 def _copy_run(source: Path, target: Path) -> None:

@@ -5,26 +5,27 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from flashsac.checkpoint import CheckpointStore
-from flashsac.config import TrainConfig
 from flashsac.core.agent import Agent
 from flashsac.core.compiler import DTYPES, compiler_for, compiler_missing
-from flashsac.counters import Clock, EpisodeStats, UpdateBudget
-from flashsac.errors import BadSimulation, CheckpointError, EvaluationLost
-from flashsac.evaluate import Evaluator
-from flashsac.evaluation_process import ProcessEvaluator, make_evaluator
+from flashsac.counters import Clock, EpisodeStats, UpdateBudget, crossed, intervals
+from flashsac.errors import BadSimulation, CheckpointError, FlashSACError
+from flashsac.evaluation_process import make_evaluator
+from flashsac.interrupts import caught
 from flashsac.logging import MetricsLog, Progress, read_metrics
 from flashsac.policy import Policy, make_policy
 from flashsac.run import Run
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.registry import make_env
+from flashsac.simulator_watch import SimulatorWatch
 from flashsac.storage import make_replay
 from flashsac.types import Obs, Step
 
@@ -43,15 +44,33 @@ class Result:
     video: Path | None = None
 
 
+class Closable(Protocol):
+    def close(self) -> Any: ...
+
+
+Part = TypeVar("Part", bound=Closable)
+
+
 class Trainer:
     """One run, from its first step or from a checkpoint. `task` is what `make_env` takes: a name, a factory, an environment."""
 
     def __init__(self, run: Run, task: Any, *, resume: bool, quiet: bool = False):
-        self.run, self.config, config = run, run.config, run.config
-        self.task = task
+        self.run, self.config = run, run.config
+        self._opened = contextlib.ExitStack()
+        """Closes everything, whatever fails on the way."""
+        try:
+            self._begin(task, resume, quiet)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, task: Any, resume: bool, quiet: bool) -> None:
+        run, config = self._open(self.run), self.config
         device = torch.device(config.device)
-        self.progress = Progress(config.steps, quiet)
-        self.env = make_env(task, config.env, device=config.device)
+        self.progress = self._open(Progress(config.steps, quiet))
+        self.env = self._open(make_env(task, config.env, device=config.device))
+        # Now and not when it is first needed: what keeps it from working should be known before anything is trained.
+        self.evaluator = self._open(make_evaluator(task, config)) if intervals(config)[1] else None
         spec = self.env.spec
         agent_config = config.agent
         self.replay = make_replay(
@@ -78,20 +97,15 @@ class Trainer:
             **({"compiler": compiler_for(device)} if compiled else {}),
         )
         self._overlapping = self.env if config.env.overlap and isinstance(self.env, OverlappingVecEnv) else None
-        self.evaluator: Evaluator | ProcessEvaluator | None = None
         self.budget = UpdateBudget(agent_config.updates_per_transition)
         self.episodes = EpisodeStats(spec.num_envs)
         self.store = CheckpointStore(run.path, run.task, config.keep_checkpoints)
         self.clock = Clock()
         self.step, self.best = 0, -math.inf
-        self._counted_from = 0  # the step at which this process took over
-        self._dropped = self._broken = (
-            0  # since then: transitions without an outcome, and those of them with NaN or Inf
-        )
+        self._watch = SimulatorWatch(config.max_invalid, self.progress.say)
         self.metrics: dict[str, Tensor] = {}
         self.row: dict[str, float] = {}
         self._stopped = False
-        self._said: set[str] = set()
 
         self.obs: Obs
         notes: list[str] = []
@@ -101,25 +115,33 @@ class Trainer:
             self.obs = self.env.reset(config.seed)
             if resume:
                 notes = ["the run was stopped before its first checkpoint: starting from the beginning"]
-        self.log = MetricsLog(
-            run.path,
-            resume_step=self.step if resume else None,
-            wandb_project=config.wandb,
-            config=dataclasses.asdict(config),
+        self.log = self._open(
+            MetricsLog(
+                run.path,
+                resume_step=self.step if resume else None,
+                wandb_project=config.wandb,
+                config=dataclasses.asdict(config),
+            )
         )
         for line in [*notes, *([problem] if problem else [])]:
             self.progress.say(line)
         self.progress.begin(self.step)
         self._compiling = compiled
 
+    def _open(self, part: Part) -> Part:
+        self._opened.callback(part.close)
+        return part
+
+    def close(self) -> None:
+        self._opened.close()
+
     # --- the loop ------------------------------------------------------------------------------------------------------
 
     def train(self) -> Result:
         """Run to the end, or until told to stop; either way everything is saved."""
-        handlers = self._catch_signals()
         config, num_envs = self.config, self.env.spec.num_envs
         log_every, eval_every, save_every = intervals(config)
-        try:
+        with contextlib.closing(self), caught(self.stop):
             self.clock.start(self.step)
             while self.step < config.steps and not self._stopped:
                 action = self._act()
@@ -148,10 +170,6 @@ class Trainer:
                 self.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
             self._save(fatal=True)
             return Result(self.run.path, self.step, self._stopped, self.row, self.best)
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            self.close()
 
     def stop(self) -> None:
         """End after the current step, with everything saved."""
@@ -169,10 +187,13 @@ class Trainer:
     def _simulate(self, action: Tensor) -> Step:
         """One step of every environment; where the simulator has threads of its own, we learn meanwhile."""
         if self._overlapping is None:
-            return self.env.step(action)
-        self._overlapping.send(action)
+            with self._saved_on_failure():
+                return self.env.step(action)
+        with self._saved_on_failure():
+            self._overlapping.send(action)
         self._learn()
-        return self._overlapping.receive()
+        with self._saved_on_failure():
+            return self._overlapping.receive()
 
     def _announce_compiling(self) -> None:
         if self._compiling and self.agent.warm:
@@ -185,13 +206,13 @@ class Trainer:
             self.metrics |= self.agent.update()
 
     def _evaluate(self) -> dict[str, float]:
-        if self.evaluator is None:
-            self.evaluator = make_evaluator(self.task, self.config)
-        try:
-            scores = self.evaluator.judge(self.policy()).summary()
-        except EvaluationLost as error:
-            self.progress.say(f"warning: {error}\nTraining goes on; the next evaluation will be tried again.")
-            return {}
+        assert self.evaluator is not None
+        with self._saved_on_failure():
+            try:
+                scores = self.evaluator.judge(self.policy()).summary()
+            except FlashSACError as error:
+                self.progress.say(f"warning: {error}\nTraining goes on; the next evaluation will be tried again.")
+                return {}
         if scores["eval_return"] > self.best:
             try:
                 self.store.save_best(self.step, scores["eval_return"], self._save_policy)
@@ -220,41 +241,33 @@ class Trainer:
         self.progress.row(row)
 
     def _check_simulator(self, step: Step) -> None:
-        """What has no outcome was dropped already; say so once, and give up when there are too many NaN and Inf."""
-        if self.replay.invalid == self._dropped:
-            return
-        self._dropped = self.replay.invalid
-        # A cut-off episode without a final observation is no fault of the physics: such simulators reset before they show it.
-        broken = int((~step.valid & ~step.truncated).sum())
-        self._broken += broken
-        self._say_once(
-            "warning: the simulator returned NaN or Inf; such transitions are dropped and counted (invalid)"
-            if broken
-            else "note: the simulator shows no final observations; steps at which a time limit ends an episode are dropped (invalid)"
-        )
-        total = self.step - self._counted_from
-        if self._broken <= self.config.max_invalid * max(total, 1000):
+        problem = self._watch.problem(step, self.replay.invalid)
+        if problem is None:
             return
         saved = self._save(fatal=False)
         raise BadSimulation(
-            f"{self._broken:,} of {total:,} transitions held NaN or Inf, more than --max-invalid {self.config.max_invalid:g} allows. "
-            f"They were dropped{', and a checkpoint was saved' if saved else ''}. The simulation is probably unstable: check its "
-            f"time step, gains and action range; then: flashsac resume {self.run.path}"
+            f"{problem}. They were dropped{', and a checkpoint was saved' if saved else ''}. The simulation is probably unstable: "
+            f"check its time step, gains and action range; then: flashsac resume {self.run.path}"
         )
-
-    def _say_once(self, line: str) -> None:
-        if line not in self._said:
-            self._said.add(line)
-            self.progress.say(line)
 
     # --- saving and loading --------------------------------------------------------------------------------------------
 
-    def _save(self, *, fatal: bool) -> bool:
+    @contextlib.contextmanager
+    def _saved_on_failure(self) -> Iterator[None]:
+        """Whatever a simulator throws, what was learned until then is kept; its own state is not to be trusted any more."""
+        try:
+            yield
+        except Exception:
+            if self.step:
+                self._save(fatal=False, with_env=False)
+            raise
+
+    def _save(self, *, fatal: bool, with_env: bool = True) -> bool:
         """True if it worked; a failure is a warning, or with `fatal` an error."""
         state = {
             "spec": self._fingerprint(),
             "agent": self.agent.state_dict(),
-            "env": self.env.state_dict(),
+            "env": self.env.state_dict() if with_env else None,
             "obs": self.obs,
             "episodes": self.episodes.state_dict(),
             "metrics": self.metrics,
@@ -306,53 +319,19 @@ class Trainer:
         self.budget.owed, self.clock.seconds = state["owed"], state["seconds"]
         self.best = max(state["best"], self.store.best_score())
         self.step = checkpoint.step
-        self._counted_from, self._dropped = self.step, self.replay.invalid
+        self._watch.begin(self.replay.invalid)
         self.row = next(iter(read_metrics(self.run.path / "metrics.csv")[-1:]), {})
         notes.append(f"resuming {self.run.task} at step {self.step:,} of {self.config.steps:,}")
-        if self.env.spec.can_save_state and self.env.load_state_dict(state["env"]):
+        saved_env = state["env"]
+        if self.env.spec.can_save_state and saved_env is not None and self.env.load_state_dict(saved_env):
             self.obs = {group: rows.to(self.env.spec.device) for group, rows in state["obs"].items()}
         else:
             # Another seed than at the start, or the same episodes would be collected again.
-            self.obs = self.env.reset(self.config.seed + 7919 * (1 + self.step))
+            seed = np.random.SeedSequence([self.config.seed, self.step]).generate_state(1)[0]
+            self.obs = self.env.reset(int(seed) % 2**31)
             self.agent.restart_episodes(self.obs)
             self.episodes.restart()
             self.store.save_again_from(self.replay.head - 1)
             why = "could not be brought back exactly" if self.env.spec.can_save_state else "cannot save its state"
             notes.append(f"this simulator {why}: episodes begin anew, everything else goes on")
         return notes
-
-    # --- signals and closing -------------------------------------------------------------------------------------------
-
-    def _catch_signals(self) -> dict[int, Any]:
-        """Ctrl-C and SIGTERM end the run after the current step, with everything saved; a second one ends it at once."""
-
-        def handle(_number: int, _frame: Any) -> None:
-            if self._stopped:
-                raise KeyboardInterrupt
-            self.stop()
-
-        try:
-            return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not in the main thread: the caller's signals are not ours
-            return {}
-
-    def close(self) -> None:
-        """Everything, whatever fails on the way."""
-        with contextlib.ExitStack() as stack:
-            for part in (self.run, self.env, self.evaluator, self.log, self.progress):
-                if part is not None:
-                    stack.callback(part.close)
-
-
-def intervals(config: TrainConfig) -> tuple[int, int, int]:
-    """(log, evaluate, save) in transitions."""
-
-    def choose(value: int | None, share: int) -> int:
-        return max(1, config.steps // share) if value is None else value
-
-    return choose(config.log_every, 200), choose(config.eval.every, 20), choose(config.checkpoint_every, 10)
-
-
-def crossed(previous: int, now: int, every: int) -> bool:
-    """True when a multiple of `every` lies in (previous, now]."""
-    return every > 0 and now // every > previous // every

@@ -188,11 +188,12 @@ def test_bytes_per_transition(make_spec):
     assert per_transition <= 1.1 * (4 * 17 + 4 * 6 + 12)
 
 
-def test_export_and_import_in_pieces_restore_the_ring(make_spec):
+def saved_in_pieces(make_spec, steps):
+    """A ring that has wrapped, more than once where its final observations are concerned, and what was saved of it on the way."""
     generator = torch.Generator().manual_seed(5)
     replay, recorder = make(make_spec, 2, 50, 3)
     pieces, saved = [], 0
-    for index in range(70):
+    for index in range(steps):
         draw = torch.rand(3, 2, generator=generator)
         recorder.step((draw[0] < 0.1).tolist(), (draw[1] < 0.1).tolist(), (draw[2] > 0.03).tolist())
         if index % 9 == 8:
@@ -200,10 +201,34 @@ def test_export_and_import_in_pieces_restore_the_ring(make_spec):
             pieces.append((first, replay.export_steps(first, replay.head)))
             saved = replay.head
     pieces.append((saved, replay.export_steps(saved, replay.head)))
-    other, _ = make(make_spec, 2, 50, 3)
+    return replay, recorder, pieces
+
+
+def restored(make_spec, capacity, replay, pieces):
+    other, _ = make(make_spec, 2, capacity, 3)
     for first, data in pieces:
         other.import_steps(first, data)
     other.load_state_dict(replay.state_dict())
+    return other
+
+
+@pytest.mark.parametrize("capacity", [20, 50, 400])
+def test_a_ring_of_another_size_takes_up_what_was_saved(make_spec, capacity):
+    """A run that is made longer, or given another capacity, must not bootstrap from other robots' final observations."""
+    replay, recorder, pieces = saved_in_pieces(make_spec, 400)
+    assert replay.finals > replay.num_finals
+    other = restored(make_spec, capacity, replay, pieces)
+    assert other.tail >= replay.tail
+    assert other.head - other.tail >= 9
+    for start in range(other.tail, other.head - 2):
+        for env in range(2):
+            if recorder.history[env][start]["valid"]:
+                check_window(other, recorder, env, start)
+
+
+def test_export_and_import_in_pieces_restore_the_ring(make_spec):
+    replay, _, pieces = saved_in_pieces(make_spec, 70)
+    other = restored(make_spec, 50, replay, pieces)
     for seed in range(3):
         a = replay.sample(64, torch.Generator().manual_seed(seed))
         b = other.sample(64, torch.Generator().manual_seed(seed))

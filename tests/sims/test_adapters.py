@@ -11,7 +11,7 @@ import torch
 from flashsac.config import EnvConfig
 from flashsac.errors import BadSimulation, FlashSACError, MissingExtra, UnknownTask, UnsupportedSpace
 from flashsac.sims import registry
-from flashsac.sims.base import check_env
+from flashsac.sims.check import check_env
 from flashsac.sims.engines import ENGINES
 from flashsac.sims.registry import make_env
 from flashsac.sims.tasks import tasks
@@ -89,7 +89,7 @@ class BrokenEnv:
     def __init__(self, fault: str):
         self.env, self.fault = make_env(toy_envs.make_point, EnvConfig(num_envs=2)), fault
         self.spec = self.env.spec
-        self.buffer = torch.zeros(2, 2)
+        self.buffer, self.flags = torch.zeros(2, 2), torch.zeros(2, dtype=torch.bool)
         self.count = 0
 
     def reset(self, seed):
@@ -100,9 +100,16 @@ class BrokenEnv:
         step = self.env.step(action)
         if self.fault == "final":
             return step._replace(final_obs=step.obs)
+        if self.fault == "one final":
+            final = step.final_obs["actor"].clone()
+            final[1] = step.obs["actor"][1]
+            return step._replace(final_obs={"actor": final})
         if self.fault == "reuse":
             self.buffer.copy_(step.obs["actor"])
-            return step._replace(obs={"actor": self.buffer}, final_obs={"actor": self.buffer})
+            return step._replace(obs={"actor": self.buffer})
+        if self.fault == "flags":
+            self.flags.copy_(step.truncated)
+            return step._replace(truncated=self.flags)
         if self.fault == "dtype":
             return step._replace(reward=step.reward.double())
         return step
@@ -116,11 +123,23 @@ class BrokenEnv:
 
 @pytest.mark.parametrize(
     ("fault", "message"),
-    [("seed", "same seed"), ("final", "final_obs"), ("reuse", "reused|final_obs"), ("dtype", "float64")],
+    [
+        ("seed", "same seed"),
+        ("final", r"final_obs of environment \[0\] is its reset observation"),
+        ("one final", r"final_obs of environment \[1\] is its reset observation"),
+        ("reuse", r"the buffer of step.obs\['actor'\] is reused"),
+        ("flags", "the buffer of step.truncated is reused"),
+        ("dtype", "float64"),
+    ],
 )
 def test_check_env_finds_faults(fault, message):
     with pytest.raises(AssertionError, match=message):
         check_env(BrokenEnv(fault))
+
+
+def test_check_env_says_what_it_could_not_see():
+    with pytest.warns(UserWarning, match="no episode ended within 10 steps"):
+        check_env(make_env(toy_envs.make_point, EnvConfig(num_envs=2)), steps=10)
 
 
 def test_all_listed_dims_of_envpool_tasks_are_true():

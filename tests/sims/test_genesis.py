@@ -17,7 +17,7 @@ from flashsac.checkpoint import flatten, unflatten
 from flashsac.config import EnvConfig
 from flashsac.errors import FlashSACError, RenderError, UnknownTask
 from flashsac.logging import read_metrics
-from flashsac.sims.base import check_env
+from flashsac.sims.check import check_env
 from flashsac.sims.engines import Options
 from flashsac.sims.genesis import make_genesis
 from flashsac.sims.registry import make_env

@@ -11,7 +11,7 @@ import torch
 from flashsac.config import EnvConfig
 from flashsac.errors import MissingExtra, UnknownTask
 from flashsac.sims import registry
-from flashsac.sims.base import check_env
+from flashsac.sims.check import check_env
 from flashsac.sims.registry import make_env
 
 TASKS = [task for task in registry.tasks().values() if task.suite == "humanoidbench"]

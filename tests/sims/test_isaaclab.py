@@ -16,7 +16,7 @@ from flashsac.config import EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, RenderError, UnknownTask, UnsupportedSpace
 from flashsac.logging import read_metrics
 from flashsac.sims import isaaclab, registry
-from flashsac.sims.base import check_env
+from flashsac.sims.check import check_env
 from flashsac.sims.isaaclab import IsaacLabVecEnv
 from flashsac.sims.registry import make_env, must_evaluate_apart
 from tests.helpers import ROOT, TINY

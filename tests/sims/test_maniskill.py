@@ -14,7 +14,7 @@ pytest.importorskip("mani_skill")
 from flashsac.config import EnvConfig
 from flashsac.errors import MissingExtra
 from flashsac.logging import read_metrics
-from flashsac.sims.base import check_env
+from flashsac.sims.check import check_env
 from flashsac.sims.engines import Options
 from flashsac.sims.maniskill import BatchedManiSkill, ManiSkillEnv
 from flashsac.sims.registry import make_env

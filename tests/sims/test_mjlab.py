@@ -14,7 +14,7 @@ pytest.importorskip("mjlab")
 
 from flashsac.config import EnvConfig
 from flashsac.errors import RenderError, UnknownTask, UnsupportedSpace
-from flashsac.sims.base import check_env
+from flashsac.sims.check import check_env
 from flashsac.sims.mjlab import MjlabVecEnv
 from flashsac.sims.registry import make_env
 from flashsac.sims.tasks import tasks

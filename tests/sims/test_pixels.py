@@ -14,7 +14,7 @@ from gymnasium import spaces
 from flashsac.config import EnvConfig
 from flashsac.errors import BadSimulation, FlashSACError, RenderError, UnsupportedSpace
 from flashsac.sims import gl
-from flashsac.sims.base import check_env
+from flashsac.sims.check import check_env
 from flashsac.sims.frames import FrameStack, channels_first
 from flashsac.sims.registry import make_env
 from flashsac.sims.tasks import tasks

@@ -19,7 +19,7 @@ from mujoco_playground._src.dm_control_suite import pendulum
 from flashsac.config import EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, RenderError
 from flashsac.sims import registry
-from flashsac.sims.base import check_env
+from flashsac.sims.check import check_env
 from flashsac.sims.engines import Options
 from flashsac.sims.playground import make_playground
 from flashsac.sims.registry import make_env

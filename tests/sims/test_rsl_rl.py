@@ -9,7 +9,7 @@ import flashsac
 from flashsac.config import EnvConfig
 from flashsac.errors import UnsupportedSpace
 from flashsac.logging import read_metrics
-from flashsac.sims.base import check_env
+from flashsac.sims.check import check_env
 from flashsac.sims.registry import environments_in, make_env
 from flashsac.sims.rsl_rl import from_rsl_rl
 from tests import toy_envs

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from flashsac.errors import BadSimulation, MissingExtra
-from flashsac.sims.base import OverlappingVecEnv, check_env
+from flashsac.sims.base import OverlappingVecEnv
+from flashsac.sims.check import check_env
 from flashsac.sims.sequential import SequentialVecEnv
 from flashsac.sims.workers import WorkerVecEnv
 from tests.helpers import environment

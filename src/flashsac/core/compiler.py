@@ -70,7 +70,10 @@ class Compiled:
         made = compiled.aot_compile(((self._owner, *args), {}))
         with contextlib.suppress(Exception):  # a full disk, for example: the next process compiles again
             path.parent.mkdir(parents=True, exist_ok=True)
-            made.save_compiled_function(str(path))
+            # Under a name of its own first: two runs started together may write the same file.
+            unfinished = path.with_suffix(f".{os.getpid()}")
+            made.save_compiled_function(str(unfinished))
+            unfinished.replace(path)
         return made
 
     def _path(self, args: tuple) -> Path:

@@ -242,21 +242,24 @@ class Replay:
         return {name: getattr(self, name) for name in names} | {"newest": newest}
 
     def load_state_dict(self, state: dict) -> None:
+        """After the steps were imported. The ring may be larger or smaller than the one that was saved."""
         for name in ("head", "tail", "finals", "invalid"):
             setattr(self, name, state[name])
         for group, ring in self.obs.items():
             ring[self.head % self.slots] = state["newest"][group]
+        self._forget()
 
     def export_steps(self, first: int, stop: int) -> dict[str, Tensor]:
-        """Steps [first, stop) and their final observations, as plain tensors."""
+        """Steps [first, stop) and their final observations, as plain tensors; nothing in them depends on the size of the ring."""
         at = torch.arange(first, stop) % self.slots
         before = self._finals_before[at]
         end = self.finals if stop == self.head else int(self._finals_before[stop % self.slots])
         start = int(before[0]) if len(before) else end
         final_at = torch.arange(min(end, max(start, self.finals - self.num_finals)), end)
-        parts = {"action": self.action, "reward": self.reward, "flags": self.flags, "final_index": self.final_index}
-        parts |= {f"obs.{group}": ring for group, ring in self.obs.items()}
-        out = {name: ring[at.to(ring.device)].cpu() for name, ring in parts.items()}
+        out = {name: ring[at.to(ring.device)].cpu() for name, ring in self._rings_by_step().items()}
+        # The number of a final observation since the beginning of time, of which the ring holds the remainder.
+        number = before[:, None].long()
+        out["final_index"] = (number + (out["final_index"] - number) % self.num_finals).to(torch.int32)
         out |= {
             f"final.{group}": ring[(final_at % self.num_finals).to(ring.device)].cpu()
             for group, ring in self.final_obs.items()
@@ -264,16 +267,20 @@ class Replay:
         return out | {"finals_before": before, "final_at": final_at}
 
     def import_steps(self, first: int, data: dict[str, Tensor]) -> None:
-        """The inverse of `export_steps`; call for consecutive pieces, oldest first."""
-        at = torch.arange(first, first + len(data["finals_before"])) % self.slots
-        final_at = data["final_at"] % self.num_finals
-        self._finals_before[at] = data["finals_before"]
-        parts = {"action": self.action, "reward": self.reward, "flags": self.flags, "final_index": self.final_index}
-        parts |= {f"obs.{group}": ring for group, ring in self.obs.items()}
-        for name, ring in parts.items():
-            ring[at.to(ring.device)] = data[name].to(ring.device)
+        """The inverse of `export_steps`; call for consecutive pieces, oldest first. Of what does not fit, the oldest is left out."""
+        count = len(data["finals_before"])
+        at = torch.arange(first, first + count)[-self.slots :] % self.slots
+        final_at = data["final_at"][-self.num_finals :] % self.num_finals
+        self._finals_before[at] = data["finals_before"][-self.slots :]
+        for name, ring in self._rings_by_step().items():
+            rows = data[name] % self.num_finals if name == "final_index" else data[name]
+            ring[at.to(ring.device)] = rows[-self.slots :].to(ring)
         for group, ring in self.final_obs.items():
-            ring[final_at.to(ring.device)] = data[f"final.{group}"].to(ring.device)
+            ring[final_at.to(ring.device)] = data[f"final.{group}"][-self.num_finals :].to(ring)
+
+    def _rings_by_step(self) -> dict[str, Tensor]:
+        parts = {"action": self.action, "reward": self.reward, "flags": self.flags, "final_index": self.final_index}
+        return parts | {f"obs.{group}": ring for group, ring in self.obs.items()}
 
 
 def _to(batch: Batch, device: torch.device) -> Batch:

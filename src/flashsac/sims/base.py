@@ -1,4 +1,4 @@
-"""The whole contract between a simulator and the trainer: `VecEnv`, the helpers adapters share, and `check_env`."""
+"""The whole contract between a simulator and the trainer, and the helpers adapters share; `check.py` says whether one keeps it."""
 
 from __future__ import annotations
 
@@ -145,74 +145,3 @@ def first_obs(obs: Mapping[str, Rows]) -> Obs:
                 "on. Check the environment's reset, or its model's initial state."
             )
     return tensors
-
-
-def check_env(env: VecEnv, steps: int = 50, seed: int = 0) -> None:
-    """Raise AssertionError, saying what is wrong, unless the adapter keeps the contract. Leaves the environment usable."""
-    spec = env.spec
-    generator = torch.Generator().manual_seed(seed)
-    assert "actor" in spec.obs or spec.pixels, "spec.obs has no 'actor' group, and there are no pixels"
-    assert len(spec.action_low) == len(spec.action_high) == spec.action_dim, "action bounds do not match action_dim"
-
-    def check_obs(obs: Obs, name: str) -> None:
-        assert set(obs) == set(spec.groups), f"{name} has groups {sorted(obs)}, spec says {sorted(spec.groups)}"
-        for group, rows in obs.items():
-            shape, dtype = spec.groups[group]
-            expected = (spec.num_envs, *shape)
-            assert tuple(rows.shape) == expected, (
-                f"{name}['{group}'] has shape {tuple(rows.shape)}, spec says {expected}"
-            )
-            assert rows.dtype == dtype, f"{name}['{group}'] is {rows.dtype}, must be {dtype}"
-            assert rows.device.type == spec.device.type, (
-                f"{name}['{group}'] is on {rows.device}, spec says {spec.device}"
-            )
-            assert torch.isfinite(rows).all(), f"{name}['{group}'] is not finite"
-
-    def rollout() -> list[tuple[Obs, Step]]:
-        generator.manual_seed(seed)
-        obs, history = env.reset(seed), []
-        check_obs(obs, "reset()")
-        for _ in range(steps):
-            step = env.step(2 * torch.rand(spec.num_envs, spec.action_dim, generator=generator) - 1)
-            history.append((obs, step))
-            obs = step.obs
-        return history
-
-    first = rollout()
-    copies = [(({k: v.clone() for k, v in obs.items()}), step.reward.clone()) for obs, step in first]
-    for _, step in first:
-        check_obs(step.obs, "step.obs")
-        check_obs(step.final_obs, "step.final_obs")
-        for name, dtype in (
-            ("reward", torch.float32),
-            ("terminated", torch.bool),
-            ("truncated", torch.bool),
-            ("valid", torch.bool),
-        ):
-            value = getattr(step, name)
-            assert tuple(value.shape) == (spec.num_envs,), f"step.{name} has shape {tuple(value.shape)}"
-            assert value.dtype == dtype, f"step.{name} is {value.dtype}, must be {dtype}"
-        running = ~(step.terminated | step.truncated) & step.valid
-        for group in spec.groups:
-            same = step.obs[group][running] == step.final_obs[group][running]
-            assert same.all(), f"step.obs['{group}'] differs from final_obs although no episode ended"
-            ended = step.terminated | step.truncated
-            if ended.any():
-                moved = (step.obs[group][ended] != step.final_obs[group][ended]).any()
-                assert moved, f"final_obs['{group}'] of ended episodes is the reset observation: the true one is lost"
-    second = rollout()
-    for (obs, step), (obs_copy, reward_copy), (obs2, step2) in zip(first, copies, second, strict=True):
-        for group in spec.groups:
-            assert torch.equal(obs[group], obs_copy[group]), f"'{group}' buffers are reused by a later step: clone them"
-            assert torch.equal(obs[group], obs2[group]), f"the same seed gives other '{group}' observations"
-        assert torch.equal(step.reward, reward_copy), "the reward buffer is reused by a later step: clone it"
-        assert torch.equal(step.reward, step2.reward), "the same seed gives other rewards"
-    if spec.can_save_state:
-        state = env.state_dict()
-        action = torch.zeros(spec.num_envs, spec.action_dim)
-        after = env.step(action)
-        assert env.load_state_dict(state), "load_state_dict() says that the simulator is not reproducible"
-        again = env.step(action)
-        assert torch.equal(after.reward, again.reward), "the reward differs after load_state_dict()"
-        for group in spec.groups:
-            assert torch.equal(after.obs[group], again.obs[group]), f"'{group}' differs after load_state_dict()"

@@ -32,6 +32,8 @@ from flashsac.types import EnvSpec, Obs, Step
 
 CLOSING_SECONDS = 5.0
 """Workers that have not ended by then are killed."""
+PATIENCE = 600.0
+"""Seconds that a worker may take for one answer; a simulator that hangs would otherwise hang the run for ever."""
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -136,6 +138,11 @@ class WorkerVecEnv:
 
     def _reply(self, index: int) -> Any:
         try:
+            if not self._pipes[index].poll(PATIENCE):
+                raise BadSimulation(
+                    f"the process of environment {index} has not answered for {PATIENCE / 60:.0f} minutes: its simulator hangs. "
+                    "Training can go on from its last checkpoint: flashsac resume RUN_DIR."
+                )
             reply = self._pipes[index].recv()
         except (EOFError, OSError) as error:
             raise self._obituary(index) from error

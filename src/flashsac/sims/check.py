@@ -1,0 +1,109 @@
+"""Does an adapter keep the contract of `VecEnv`? What can be seen from outside is checked; that a simulator tells the truth cannot."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from flashsac.sims.base import VecEnv
+from flashsac.types import EnvSpec, Obs, Step
+
+NUMBERS = {"reward": torch.float32, "terminated": torch.bool, "truncated": torch.bool, "valid": torch.bool}
+"""One for each environment."""
+
+
+class Moment(NamedTuple):
+    """A step, the observation before it, and what both looked like at the time."""
+
+    obs: Obs
+    step: Step
+    then: dict[str, Tensor]
+
+
+def check_env(env: VecEnv, steps: int = 50, seed: int = 0) -> None:
+    """Raise AssertionError, saying what is wrong, unless the adapter keeps the contract. Leaves the environment usable.
+
+    Make the environment with a short time limit (`max_episode_steps`), so that episodes end within these steps.
+    """
+    spec = env.spec
+    assert "actor" in spec.obs or spec.pixels, "spec.obs has no 'actor' group, and there are no pixels"
+    assert len(spec.action_low) == len(spec.action_high) == spec.action_dim, "action bounds do not match action_dim"
+    first = _rollout(env, steps, seed)
+    for moment in first:
+        _check_shapes(moment, spec)
+        for name, value in _parts(moment.obs, moment.step).items():
+            assert torch.equal(value, moment.then[name]), f"the buffer of {name} is reused by a later step: clone it"
+        _check_ends(moment.step)
+    if not any((moment.step.terminated | moment.step.truncated).any() for moment in first):
+        warnings.warn(
+            f"no episode ended within {steps} steps, so nobody knows whether final observations are right: set max_episode_steps",
+            stacklevel=2,
+        )
+    for moment, again in zip(first, _rollout(env, steps, seed), strict=True):
+        for name, value in again.then.items():
+            assert torch.equal(value, moment.then[name]), f"the same seed gives another {name}"
+    if spec.can_save_state:
+        _check_saving(env)
+
+
+def _rollout(env: VecEnv, steps: int, seed: int) -> list[Moment]:
+    generator = torch.Generator().manual_seed(seed)
+    obs, moments = env.reset(seed), []
+    for _ in range(steps):
+        step = env.step(2 * torch.rand(env.spec.num_envs, env.spec.action_dim, generator=generator) - 1)
+        moments.append(Moment(obs, step, {name: value.clone() for name, value in _parts(obs, step).items()}))
+        obs = step.obs
+    return moments
+
+
+def _parts(obs: Obs, step: Step) -> dict[str, Tensor]:
+    """Every tensor, by the name it has in messages."""
+    parts = {f"step.{name}": getattr(step, name) for name in NUMBERS}
+    for kind, some in (("obs", obs), ("step.obs", step.obs), ("step.final_obs", step.final_obs)):
+        parts |= {f"{kind}['{group}']": rows for group, rows in some.items()}
+    return parts
+
+
+def _check_shapes(moment: Moment, spec: EnvSpec) -> None:
+    step = moment.step
+    for kind, obs in (("obs", moment.obs), ("step.obs", step.obs), ("step.final_obs", step.final_obs)):
+        assert set(obs) == set(spec.groups), f"{kind} has groups {sorted(obs)}, spec says {sorted(spec.groups)}"
+        for group, rows in obs.items():
+            (shape, dtype), name = spec.groups[group], f"{kind}['{group}']"
+            expected = (spec.num_envs, *shape)
+            assert tuple(rows.shape) == expected, f"{name} has shape {tuple(rows.shape)}, spec says {expected}"
+            assert rows.dtype == dtype, f"{name} is {rows.dtype}, must be {dtype}"
+            assert rows.device.type == spec.device.type, f"{name} is on {rows.device}, spec says {spec.device}"
+            assert torch.isfinite(rows).all(), f"{name} is not finite"
+    for name, dtype in NUMBERS.items():
+        value = getattr(step, name)
+        assert tuple(value.shape) == (spec.num_envs,), f"step.{name} has shape {tuple(value.shape)}"
+        assert value.dtype == dtype, f"step.{name} is {value.dtype}, must be {dtype}"
+
+
+def _check_ends(step: Step) -> None:
+    """Before and after the reset there are two observations; everywhere else there is one."""
+    ended = (step.terminated | step.truncated) & step.valid
+    running = ~(step.terminated | step.truncated) & step.valid
+    differs = torch.zeros_like(ended)
+    for group, rows in step.obs.items():
+        here = (rows != step.final_obs[group]).flatten(1).any(1)
+        assert not here[running].any(), f"step.obs['{group}'] differs from final_obs although no episode ended"
+        differs |= here
+    lost = ended & ~differs
+    assert not lost.any(), (
+        f"final_obs of environment {lost.nonzero()[:1, 0].tolist()} is its reset observation: the true last one is lost"
+    )
+
+
+def _check_saving(env: VecEnv) -> None:
+    state = env.state_dict()
+    action = torch.zeros(env.spec.num_envs, env.spec.action_dim)
+    after = env.step(action)
+    assert env.load_state_dict(state), "load_state_dict() says that the simulator is not reproducible"
+    again = env.step(action)
+    for name, value in _parts({}, after).items():
+        assert torch.equal(value, _parts({}, again)[name]), f"{name} differs after load_state_dict()"

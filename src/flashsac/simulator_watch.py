@@ -1,0 +1,47 @@
+"""Keeps an eye on the simulator: transitions without an outcome are dropped by the replay, but not in silence, nor for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flashsac.types import Step
+
+AT_LEAST = 1000
+"""Transitions that the share of broken ones is taken of, so that a bad first step does not end a run."""
+
+
+class SimulatorWatch:
+    """For one process: what was dropped before it began is not its business."""
+
+    def __init__(self, max_invalid: float, say: Callable[[str], None]):
+        self.max_invalid, self._say = max_invalid, say
+        self._said: set[str] = set()
+        self._dropped = self._broken = self._watched = 0
+        """Dropped by the replay so far, ever; of those, since we watch, with NaN or Inf; transitions since then."""
+
+    def begin(self, dropped: int) -> None:
+        self._dropped = dropped
+
+    def problem(self, step: Step, dropped: int) -> str | None:
+        """What is wrong once there are too many NaN and Inf; `dropped` is the replay's count."""
+        self._watched += len(step.valid)
+        if dropped == self._dropped:
+            return None
+        self._dropped = dropped
+        # A cut-off episode without a final observation is no fault of the physics: such simulators reset before they show it.
+        broken = int((~step.valid & ~step.truncated).sum())
+        self._broken += broken
+        self._say_once(
+            "warning: the simulator returned NaN or Inf; such transitions are dropped and counted (invalid)"
+            if broken
+            else "note: the simulator shows no final observations; steps at which a time limit ends an episode are dropped (invalid)"
+        )
+        if self._broken <= self.max_invalid * max(self._watched, AT_LEAST):
+            return None
+        share = f"{self._broken:,} of {self._watched:,} transitions"
+        return f"{share} held NaN or Inf, more than --max-invalid {self.max_invalid:g} allows"
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self._say(line)
