@@ -21,7 +21,7 @@ def resolve(task: Any, config: TrainConfig) -> TrainConfig:
     check(config)
     import torch
 
-    from flashsac.core.compiler import fastest_precision
+    from flashsac.compiler import fastest_precision
 
     device = config.device
     if device == "auto":

@@ -257,7 +257,7 @@ def _bench(arguments: list[str]) -> int:
     options = _options(BenchOptions, arguments, "flashsac bench", needs=arguments)
     import torch
 
-    from flashsac.core.compiler import compiler_missing
+    from flashsac.compiler import compiler_missing
     from flashsac.errors import FlashSACError
     from flashsac.experiments import bench, figures
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from flashsac.checkpoint import save_tensors
 from flashsac.config import AgentConfig, EnvConfig
 from flashsac.core.encoders import PixelEncoder, StateEncoder, make_encoder
-from flashsac.core.networks import Policy as Actor
+from flashsac.core.networks import Actor
 from flashsac.errors import CheckpointError
 from flashsac.sims.base import ActionScaler
 from flashsac.types import EnvSpec, Obs, Pixels

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from flashsac.checkpoint import CheckpointStore
+from flashsac.compiler import DTYPES, compiler_for, compiler_missing
 from flashsac.core.agent import Agent
-from flashsac.core.compiler import DTYPES, compiler_for, compiler_missing
 from flashsac.counters import Clock, EpisodeStats, UpdateBudget, crossed, intervals
 from flashsac.errors import BadSimulation, CheckpointError, FlashSACError
 from flashsac.evaluation_process import make_evaluator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -94,3 +95,8 @@ class Batch(NamedTuple):
     reward: Tensor
     discount: Tensor
     next_obs: Obs
+
+
+Compiler = Callable[[Any], Callable]
+"""Takes a bound method and returns what does the same, faster. What its owner holds besides tensors is built into the code, so it must
+not change later."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from flashsac.config import AgentConfig
 from flashsac.core.agent import Agent
+from flashsac.core.optimizer import adam_rates
 from flashsac.core.replay import Replay
-from flashsac.types import Step
+from flashsac.types import CPU, Step
 
 CONFIG = AgentConfig(batch_size=8, warmup=20, actor_width=8, critic_width=8)
 
@@ -39,16 +42,7 @@ def test_uniform_actions_until_warm(make_spec):
     assert actions.std() == pytest.approx(3**-0.5, abs=0.15)
 
 
-def test_evaluation_is_deterministic_and_uses_no_randomness(make_spec):
-    agent = make_agent(make_spec)
-    feed(agent, 10)
-    obs = {"actor": torch.randn(2, 3)}
-    state = agent._acting_rng.get_state()
-    assert torch.equal(agent.act(obs, explore=False), agent.act(obs, explore=False))
-    assert torch.equal(agent._acting_rng.get_state(), state)
-
-
-def test_learning_rate_reaches_its_end_for_every_optimizer(make_spec):
+def test_the_learning_rate_falls_along_a_cosine(make_spec):
     agent = make_agent(make_spec, total_updates=10)
     assert agent.learning_rate() == pytest.approx(3e-4)
     agent.updates = 5
@@ -86,11 +80,36 @@ def test_the_global_random_state_is_left_alone(make_spec):
     assert torch.equal(torch.rand(1), expected)
 
 
-def test_rewards_are_scaled_when_sampled(make_spec):
+def test_what_every_update_is_given(make_spec):
+    """Rates of each optimizer by its own count of steps, fresh noise for actor and target, the batch and the scale of the moment."""
+    agent = make_agent(make_spec, total_updates=10)
+    feed(agent, 15)
+    given = []
+    note = lambda kind: lambda *args: given.append((kind, *args)) or {}
+    agent._update_both, agent._update_critic = note("both"), note("critic")
+    expected = torch.Generator().manual_seed(1)
+    expected.set_state(agent._learning_rng.get_state())
+    for update in range(5):
+        agent.update()
+        kind, batch, scale, chance, rates = given[-1]
+        assert kind == ("both", "critic")[update % 2]
+        again = agent.replay.sample(8, expected)
+        noise = torch.randn(2, 8, 2, generator=expected)
+        assert torch.equal(batch.reward, again.reward)
+        assert torch.equal(chance.actor, noise[0])
+        assert torch.equal(chance.target, noise[1])
+        assert scale == agent.reward_scale.scale()
+        rate = 1.5e-4 + 0.5 * 1.5e-4 * (1 + math.cos(math.pi * update / 10))
+        assert torch.equal(rates.critic, adam_rates(rate, update + 1, CPU))
+        assert torch.equal(rates.actor, adam_rates(rate, update // 2 + 1, CPU))
+
+
+def test_rewards_are_divided_by_their_scale(make_spec):
     agent = make_agent(make_spec)
     feed(agent, 15)
-    metrics = agent.update()
-    assert (
-        abs(metrics["reward"].item())
-        <= agent.replay.reward.abs().max().item() / agent.reward_scale.scale().item() + 1e-6
-    )
+    state = agent._learning_rng.get_state()
+    scaled = agent.update()["reward"]
+    agent._learning_rng.set_state(state)
+    batch = agent.replay.sample(8, agent._learning_rng)
+    assert agent.reward_scale.scale() != 1
+    assert scaled == pytest.approx((batch.reward / agent.reward_scale.scale()).mean().item(), rel=1e-5)

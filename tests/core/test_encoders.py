@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from flashsac.compiler import compiler_for
 from flashsac.config import AgentConfig
-from flashsac.core.compiler import compiler_for
 from flashsac.core.encoders import ImageEncoder, make_encoder
 from flashsac.core.optimizer import adam_rates
 from flashsac.core.transforms import NoTransform, RandomShift, make_transform, shifted

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from flashsac.core.compiler import compiler_for
+from flashsac.compiler import compiler_for
 from flashsac.core.replay import Replay, layout, layout_bytes
 from flashsac.types import CPU, EnvSpec, Pixels, Step
 

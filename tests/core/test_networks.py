@@ -9,7 +9,7 @@ import torch
 
 from flashsac.config import AgentConfig
 from flashsac.core import networks
-from flashsac.core.networks import Backbone, BatchNorm, Block, Critic, Linear, Policy, RMSNorm, project_weights
+from flashsac.core.networks import Actor, Backbone, BatchNorm, Block, Critic, Linear, RMSNorm, project_weights
 from flashsac.core.optimizer import adam_rates
 from flashsac.core.update import Learner
 from flashsac.types import Batch
@@ -107,7 +107,7 @@ def test_block_second_relu_comes_before_the_sum():
 
 def test_parameter_count_of_the_paper():
     """G1 flat: about 0.29M for the actor and 2 x 1.12M for the critics."""
-    actor = Policy(103, 29, 128)
+    actor = Actor(103, 29, 128)
     critic = Critic(2, 216 + 29, 256, 101)
     count = lambda net: sum(p.numel() for p in net.parameters())
     assert 0.27e6 < count(actor) < 0.31e6
@@ -115,7 +115,7 @@ def test_parameter_count_of_the_paper():
 
 
 def test_log_std_is_squashed():
-    actor = Policy(3, 2, 8)
+    actor = Actor(3, 2, 8)
     with torch.no_grad():
         actor.log_std.bias.fill_(100.0)
     assert torch.allclose(actor(torch.randn(4, 3), False)[1], torch.full((4, 2), 2.0))
@@ -148,7 +148,7 @@ def watched(make_spec, monkeypatch):
 
         monkeypatch.setattr(cls, "forward", forward)
 
-    watch(Policy)
+    watch(Actor)
     watch(Critic)
     size = 5
     obs = {"actor": torch.randn(size, 3), "critic": torch.randn(size, 4)}

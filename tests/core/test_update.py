@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from flashsac.compiler import compiler_for
 from flashsac.config import AgentConfig
-from flashsac.core.compiler import compiler_for
 from flashsac.core.networks import Linear
 from flashsac.core.optimizer import Adam, adam_rates
 from flashsac.core.update import Learner

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from flashsac.config import AgentConfig
-from flashsac.core.compiler import Compiler
 from flashsac.core.exploration import RepeatedNoise
 from flashsac.core.optimizer import adam_rates
 from flashsac.core.replay import Replay
 from flashsac.core.reward_scale import NoRewardScale, RewardScale
 from flashsac.core.update import Chance, Learner, Metrics, Rates
-from flashsac.types import Batch, EnvSpec, Obs, Step
+from flashsac.types import Batch, Compiler, EnvSpec, Obs, Step
 
 
 class Agent:
@@ -71,14 +70,13 @@ class Agent:
         return self.replay.head * self.spec.num_envs >= self.config.warmup and self.replay.ready
 
     @torch.no_grad()
-    def act(self, obs: Obs, explore: bool = True) -> Tensor:
-        """Actions in [-1, 1], on the simulator's device."""
-        if explore and not self.warm:
+    def act(self, obs: Obs) -> Tensor:
+        """Actions that explore, in [-1, 1], on the simulator's device."""
+        if not self.warm:
             shape = (self.spec.num_envs, self.spec.action_dim)
             return (2 * torch.rand(shape, generator=self._acting_rng) - 1).to(self.spec.device)
         here = {group: rows.to(self.device).contiguous() for group, rows in obs.items() if group != "critic"}
-        action = self._explore(here, self.noise.next()) if explore else self.learner.act(here)
-        return action.to(self.spec.device)
+        return self._explore(here, self.noise.next()).to(self.spec.device)
 
     def observe(self, obs: Obs, action: Tensor, step: Step) -> None:
         """Remember one step of every environment."""

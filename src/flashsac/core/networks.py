@@ -175,7 +175,7 @@ class Backbone(nn.Module):
         return self.output_norm(h[:, rows])
 
 
-class Policy(nn.Module):
+class Actor(nn.Module):
     """The actor: mean and log standard deviation of a Gaussian that tanh squashes into [-1, 1]."""
 
     def __init__(self, obs_dim: int, action_dim: int, width: int, *, dtype: torch.dtype = torch.float32, **backbone):
@@ -205,7 +205,7 @@ class Critic(nn.Module):
 
 
 class Network(Protocol):
-    """What Policy and Critic share."""
+    """What Actor and Critic share."""
 
     def __call__(self, x: Tensor, train: bool, rows: slice = ALL_ROWS): ...
 

@@ -12,10 +12,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from flashsac.core.compiler import Compiler
 from flashsac.core.rings import FrameRing, Ring, VectorRing
 from flashsac.errors import BadSimulation
-from flashsac.types import Batch, EnvSpec, Obs, Step
+from flashsac.types import Batch, Compiler, EnvSpec, Obs, Step
 
 TERMINATED, TRUNCATED, INVALID = 1, 2, 4
 

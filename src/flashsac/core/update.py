@@ -13,8 +13,8 @@ from flashsac.config import AgentConfig
 from flashsac.core import losses
 from flashsac.core.encoders import Features, make_encoder
 from flashsac.core.networks import (
+    Actor,
     Critic,
-    Policy,
     cross_batch,
     keep_weights,
     project_weights,
@@ -68,7 +68,7 @@ class Learner:
 
         self.encoder = make_encoder(spec, config, dtype).to(device)
         actor_inputs, critic_inputs = self.encoder.widths[0], self.encoder.widths[1] + spec.action_dim
-        self.actor = Policy(actor_inputs, spec.action_dim, config.actor_width, **shape).to(device)
+        self.actor = Actor(actor_inputs, spec.action_dim, config.actor_width, **shape).to(device)
         self.critic = Critic(config.critics, critic_inputs, config.critic_width, self.value.outputs, **shape).to(device)
         self.log_temperature = nn.Parameter(torch.tensor(config.initial_temperature, device=device).log())
         self.project(self.actor)
@@ -87,10 +87,6 @@ class Learner:
         """Actions for collecting data."""
         mean, log_std = self.actor(self.encoder.actor_features(obs), False)
         return torch.tanh(mean + log_std.exp() * noise)
-
-    def act(self, obs: Obs) -> Tensor:
-        """Actions without noise."""
-        return torch.tanh(self.actor(self.encoder.actor_features(obs), False)[0])
 
     # What is compiled. From state, where features cost nothing, an update with an actor step is the first and the third of these;
     # from images it is the second, because the features are most of the work.

@@ -15,9 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from flashsac import api
+from flashsac.compiler import DTYPES, compiler_for, product_seconds
 from flashsac.config import PresetName
 from flashsac.core.agent import Agent
-from flashsac.core.compiler import DTYPES, compiler_for, product_seconds
 from flashsac.core.replay import Replay, layout, layout_bytes
 from flashsac.errors import FlashSACError
 from flashsac.experiments.figures import Row

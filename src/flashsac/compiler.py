@@ -18,9 +18,7 @@ from typing import Any
 import torch
 
 from flashsac.config import Precision
-
-Compiler = Callable[[Any], Callable]
-"""Takes a bound method. What its owner holds besides tensors is built into the code, so it must not change later."""
+from flashsac.types import Compiler
 
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -102,13 +100,13 @@ def _description(x: Any) -> Any:
 
 @functools.cache
 def _source_digest() -> str:
-    files = sorted(Path(__file__).parent.glob("*.py"))
+    files = [Path(__file__), *sorted((Path(__file__).parent / "core").glob("*.py"))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _names() -> list[str]:
     """What the algorithm's names stand for now: somebody may have put something else there, for an experiment."""
-    paths = [path for path in sorted(sys.modules) if path.startswith("flashsac.core.") and path != __name__]
+    paths = [path for path in sorted(sys.modules) if path.startswith("flashsac.core.")]
     modules: list[Any] = [sys.modules[path] for path in paths]
     classes: list[Any] = [
         x for m in modules for x in vars(m).values() if isinstance(x, type) and x.__module__ == m.__name__

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from flashsac.core import compiler
+from flashsac import compiler
 
 CPU = torch.device("cpu")
 
