@@ -320,3 +320,18 @@ def test_wrong_observation_shape():
 def test_engine_that_does_not_have_the_task():
     with pytest.raises(FlashSACError, match="runs on"):
         make_env("playground:G1JoystickFlatTerrain", EnvConfig(num_envs=2, engine="gymnasium"))
+
+
+@pytest.mark.parametrize("suite", ["mujoco", "dmc"])
+def test_envpool_is_as_fast_as_the_simulator_it_copies(suite):
+    """In simulated time: its videos would otherwise run at another speed."""
+    seen = set()
+    for name, task in tasks().items():
+        engine = {"mujoco": "gymnasium", "dmc": "dm_control"}[suite]
+        kind = task.name.split("-")[0]
+        if task.suite != suite or kind in seen or not {"envpool", engine} <= set(task.engines):
+            continue
+        seen.add(kind)
+        fps = [make_env(name, EnvConfig(num_envs=1, engine=each)).spec.fps for each in ("envpool", engine)]
+        assert fps[0] == pytest.approx(fps[1], rel=0.01), name
+    assert len(seen) > 10

@@ -26,6 +26,24 @@ _DROPPED = {
     r"QuadrupedFetch-v1": ("origin", "rangefinder"),
 }
 
+# Control steps a second, where it is not fifty; EnvPool does not say.
+_FPS = {
+    r"(Ant|HalfCheetah|InvertedDoublePendulum|Pusher)-v\d": 20.0,
+    r"(InvertedPendulum|Swimmer)-v\d|Fetch.*|Hand(Reach|Manipulate).*": 25.0,
+    r"(Humanoid|HumanoidStandup)-v\d|Dog.*": 200 / 3,
+    r"(Hopper|Walker2d)-v\d": 125.0,
+    r"(Acrobot|Cartpole|Cheetah|Manipulator|Stacker).*-v1|Adroit.*|PointMaze.*": 100.0,
+    r"Fish.*-v1": 25.0,
+    r"HumanoidCMU.*-v1": 50.0,
+    r"(Humanoid|Walker).*-v1": 40.0,
+    r"(Lqr|Swimmer).*-v1": 100 / 3,
+    r"MetaWorld/.*": 80.0,
+}
+
+
+def frames_per_second(env_id: str) -> float:
+    return next((fps for pattern, fps in _FPS.items() if re.fullmatch(pattern, env_id)), 50.0)
+
 
 def dropped_keys(env_id: str) -> tuple[str, ...]:
     return next((keys for pattern, keys in _DROPPED.items() if re.fullmatch(pattern, env_id)), ())
@@ -74,7 +92,7 @@ class EnvPoolVecEnv(Unsaved):
             action_low=low,
             action_high=high,
             max_episode_steps=int(described.config.max_episode_steps),
-            fps=50.0,
+            fps=frames_per_second(env_id),
         )
         self._pool: Any = None
 
