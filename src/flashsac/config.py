@@ -56,6 +56,11 @@ class AgentConfig:
     image_shift: int = 4
     """Random shift of images in training, up to so many pixels; 0 turns it off."""
 
+    symmetry: bool = False
+    """Show half of every batch in a mirror, left and right exchanged; for robots that say how."""
+    context_latent: int = 16
+    """Numbers beside the velocity that the context estimator makes of the history (--env.history)."""
+
     value: Literal["categorical", "scalar"] = "categorical"
     """A distribution over returns trained by cross-entropy, or one number by squared error (ablation)."""
     reward_scaling: bool = True
@@ -101,6 +106,15 @@ class EnvConfig:
     """Frames in one observation, where there are images."""
     with_state: bool = False
     """In dmc-vision, the state vector beside the images."""
+    history: int = 0
+    """Show the actor so many of its last observations too, through a context estimator that learns to tell the base's velocity from
+    them; for tasks that name that velocity."""
+    privileged: bool = True
+    """Show the critic what only simulation knows, where a task offers it."""
+    blind: bool = False
+    """Hide the base's linear velocity from the actor, as robots without an estimator do; for Playground's joystick tasks."""
+    options: tuple[str, ...] = ()
+    """Settings of the simulator's own, as name=value: in EnvPool's Playground reward scales, noise, pushes, commands."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,6 +193,7 @@ def check(config: TrainConfig) -> None:
         "--agent.noise-max-repeat": agent.noise_max_repeat,
         "--agent.image-channels": agent.image_channels,
         "--agent.image-features": agent.image_features,
+        "--agent.context-latent": agent.context_latent,
         "--env.frame-stack": config.env.frame_stack,
         "--env.image-size": config.env.image_size,
     }
@@ -200,6 +215,8 @@ def check(config: TrainConfig) -> None:
             f"--steps {config.steps:,} end before learning begins, after --agent.warmup {agent.warmup:,} random ones: take more "
             "steps, or warm up less"
         )
+    if config.env.history < 0:
+        problems.append(f"--env.history must be at least 0, not {config.env.history}")
     if agent.image_shift < 0:
         problems.append(f"--agent.image-shift must be at least 0, not {agent.image_shift}")
     if not 0 <= agent.discount < 1:
@@ -229,5 +246,7 @@ def to_dict(config: TrainConfig) -> dict:
 def from_dict(values: dict) -> TrainConfig:
     """The inverse of `to_dict`; unknown keys raise, so that a file from another version is noticed."""
     nested = {"agent": AgentConfig, "env": EnvConfig, "replay": ReplayConfig, "eval": EvalConfig}
+    env = values.get("env", {})
+    values = values | {"env": env | {"options": tuple(env.get("options", ()))}}  # JSON knows no tuples
     built = {key: nested[key](**value) if key in nested else value for key, value in values.items()}
     return TrainConfig(**built)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from flashsac.checkpoint import save_tensors
 from flashsac.config import AgentConfig, EnvConfig
-from flashsac.core.encoders import PixelEncoder, StateEncoder, make_encoder
+from flashsac.core.encoders import Encoder, make_encoder
 from flashsac.core.networks import Actor
 from flashsac.errors import CheckpointError
 from flashsac.sims.base import ActionScaler
@@ -23,14 +23,11 @@ from flashsac.types import EnvSpec, Obs, Pixels
 FORMAT = "1"
 
 
-Encoder = StateEncoder | PixelEncoder
-
-
 class Policy:
     """Deterministic: `policy(obs)` is the action in the simulator's own bounds, for one observation or a batch.
 
-    `obs` is an array where there is one group of observations, else a dict: "actor" (numbers), "pixels" (uint8, frames one after the
-    other along the channels, the oldest first).
+    `obs` is an array where there is one group of observations, else a dict: "actor" (numbers), "history" (the numbers before them, the
+    oldest first), "pixels" (uint8, frames one after the other along the channels, the oldest first).
     """
 
     def __init__(self, actor: Actor, encoder: Encoder, meta: dict[str, Any]):
@@ -90,7 +87,7 @@ class Policy:
 
     def env_config(self) -> EnvConfig:
         """One environment that shows what this policy wants to see."""
-        config = EnvConfig(num_envs=1, overlap=False)
+        config = EnvConfig(num_envs=1, overlap=False, history=self.meta.get("history", 0))
         if "pixels" not in self.meta:
             return config
         seen, with_state = self.meta["pixels"], bool(self.obs_dim)
@@ -120,6 +117,9 @@ def make_policy(actor: Actor, encoder: Encoder, task: str, spec: EnvSpec, config
         "action_high": spec.action_high,
         "network": _network(config),
     }
+    if spec.history:
+        meta["history"] = spec.history
+        meta["encoder"] = {"context_latent": config.context_latent}
     if spec.pixels:
         meta["pixels"] = dataclasses.asdict(spec.pixels)
         meta["encoder"] = {"image_channels": config.image_channels, "image_features": config.image_features}
@@ -129,6 +129,7 @@ def make_policy(actor: Actor, encoder: Encoder, task: str, spec: EnvSpec, config
 def _shapes(meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Of the observations a policy takes."""
     shapes: dict[str, tuple[int, ...]] = {"actor": (meta["obs_dim"],)} if meta["obs_dim"] else {}
+    shapes |= {"history": (meta["history"] * meta["obs_dim"],)} if "history" in meta else {}
     return shapes | ({"pixels": Pixels(**meta["pixels"]).shape} if "pixels" in meta else {})
 
 
@@ -166,7 +167,7 @@ def policy_from(meta: dict[str, Any], tensors: dict[str, Tensor], source: str | 
     numbers = {"actor": meta["obs_dim"]} if meta["obs_dim"] else {}
     low, high = tuple(meta["action_low"]), tuple(meta["action_high"])
     pixels = Pixels(**meta["pixels"]) if "pixels" in meta else None
-    spec = EnvSpec(1, numbers, len(low), low, high, None, pixels=pixels)
+    spec = EnvSpec(1, numbers, len(low), low, high, None, pixels=pixels, history=meta.get("history", 0))
     encoder = make_encoder(spec, AgentConfig(**meta.get("encoder", {})), torch.float32)
     actor = Actor(encoder.widths[0], spec.action_dim, **meta["network"])
     both = torch.nn.ModuleDict({"encoder": encoder, "actor": actor})

@@ -287,8 +287,9 @@ class Trainer:
     def _fingerprint(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to make sense here."""
         spec = self.env.spec
-        images = {"pixels": list(spec.pixels.shape)} if spec.pixels else {}
-        return {"obs": spec.obs, "action_dim": spec.action_dim, "num_envs": spec.num_envs} | images
+        more: dict[str, Any] = {"pixels": list(spec.pixels.shape)} if spec.pixels else {}
+        more |= {"history": spec.history} if spec.history else {}
+        return {"obs": spec.obs, "action_dim": spec.action_dim, "num_envs": spec.num_envs} | more
 
     def policy(self) -> Policy:
         """As it stands now: it goes on learning with the agent."""

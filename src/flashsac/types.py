@@ -12,8 +12,8 @@ from torch import Tensor
 CPU = torch.device("cpu")
 
 Obs = dict[str, Tensor]
-"""Observations by group: "actor", "critic" where the simulator offers privileged observations, each (envs, dim); and "pixels",
-(envs, frames x channels, height, width) in uint8, the oldest frame first."""
+"""Observations by group: "actor", "critic" where the simulator offers privileged observations, each (envs, dim); "history", those of
+the actor before this one, (envs, steps x dim); "pixels", (envs, frames x channels, height, width) in uint8. The oldest come first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +36,13 @@ class Pixels:
         return (self.stack * self.channels, self.height, self.width)
 
 
+class Mirror(NamedTuple):
+    """Left and right exchanged: which number each one becomes, and the sign it gets."""
+
+    source: tuple[int, ...]
+    sign: tuple[float, ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class EnvSpec:
     """What the agent must know of a simulator."""
@@ -55,6 +62,12 @@ class EnvSpec:
     """True if state_dict() / load_state_dict() bring the simulator back bit for bit."""
     pixels: Pixels | None = None
     """Images, where there are any."""
+    history: int = 0
+    """How many of the actor's observations before the newest one are shown too."""
+    velocity: tuple[int, int] | None = None
+    """Columns of the critic's observation, first and one past the last, that hold the base's linear velocity; where it is known."""
+    mirrors: dict[str, Mirror] = dataclasses.field(default_factory=dict)
+    """For robots whose left and right are alike: how each observation group, and "action", looks in a mirror."""
 
     @property
     def critic_group(self) -> str:
@@ -64,7 +77,8 @@ class EnvSpec:
     @property
     def groups(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
         """Shape and type of one environment's observation, by group."""
-        vectors = {group: ((width,), torch.float32) for group, width in self.obs.items()}
+        widths = self.obs | ({"history": self.history * self.obs["actor"]} if self.history else {})
+        vectors = {group: ((width,), torch.float32) for group, width in widths.items()}
         return vectors | ({"pixels": (self.pixels.shape, torch.uint8)} if self.pixels else {})
 
 

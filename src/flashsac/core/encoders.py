@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from flashsac.config import AgentConfig
 from flashsac.errors import UnsupportedSpace
-from flashsac.types import EnvSpec, Obs, Pixels
+from flashsac.types import Batch, EnvSpec, Obs, Pixels
 
 STRIDES = (2, 1, 1, 1)
 SMALLEST = 15
@@ -49,6 +49,10 @@ class StateEncoder(nn.Module):
         """All that acting needs: nobody shows privileged observations to a robot."""
         return obs["actor"]
 
+    def auxiliary(self, batch: Batch) -> tuple[Tensor | float, dict[str, Tensor]]:
+        """A loss of its own beside the critic's, and what to log of it."""
+        return 0.0, {}
+
 
 class PixelEncoder(nn.Module):
     """Images, and beside them the state vectors that there are, the privileged ones for the critic alone."""
@@ -69,6 +73,9 @@ class PixelEncoder(nn.Module):
 
     def actor_features(self, obs: Obs) -> Tensor:
         return torch.cat([self.images(obs["pixels"]), *(obs[group] for group in self.groups[0])], -1)
+
+    def auxiliary(self, batch: Batch) -> tuple[float, dict[str, Tensor]]:
+        return 0.0, {}
 
 
 class ImageEncoder(nn.Module):
@@ -119,5 +126,14 @@ def _size_after(size: int) -> int:
     return size
 
 
-def make_encoder(spec: EnvSpec, config: AgentConfig, dtype: torch.dtype) -> StateEncoder | PixelEncoder:
-    return PixelEncoder(spec, config, dtype) if spec.pixels else StateEncoder(spec)
+Encoder = StateEncoder | PixelEncoder
+
+
+def make_encoder(spec: EnvSpec, config: AgentConfig, dtype: torch.dtype) -> Encoder:
+    if spec.pixels:
+        return PixelEncoder(spec, config, dtype)
+    if spec.history:
+        from flashsac.core.context import ContextEncoder  # which builds on what is above
+
+        return ContextEncoder(spec, config)
+    return StateEncoder(spec)

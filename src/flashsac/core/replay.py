@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from flashsac.core.rings import FrameRing, Ring, VectorRing
+from flashsac.core.rings import FrameRing, HistoryRing, Ring, VectorRing
 from flashsac.errors import BadSimulation
 from flashsac.types import Batch, Compiler, EnvSpec, Obs, Step
 
@@ -46,7 +46,7 @@ def layout(
 
 def history(spec: EnvSpec) -> int:
     """How many steps before its own an observation reaches back."""
-    return spec.pixels.stack - 1 if spec.pixels else 0
+    return max(spec.pixels.stack - 1 if spec.pixels else 0, spec.history)
 
 
 def layout_bytes(shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> int:
@@ -65,6 +65,8 @@ class Windows:
         }
         if spec.pixels:
             self.rings["pixels"] = FrameRing(stored["pixels"], self.flags, spec.pixels)
+        if spec.history:
+            self.rings["history"] = HistoryRing(stored["obs.actor"], self.flags, spec.history)
         self.slots = len(self.reward)
         self.discount, self.n_step = discount, n_step
 
@@ -121,9 +123,8 @@ class Replay:
             running = windows.flags.numel()
             stored["obs.pixels"] = stored["pixels"][:running].view(*windows.flags.shape, *spec.pixels.frame)
             stored["final.pixels"] = stored["pixels"][running:]
-        self.obs, self.final_obs = (
-            {group: stored[f"{kind}.{group}"] for group in self.rings} for kind in ("obs", "final")
-        )
+        kept = [group for group in self.rings if group != "history"]
+        self.obs, self.final_obs = ({group: stored[f"{kind}.{group}"] for group in kept} for kind in ("obs", "final"))
         self.action, self.reward = windows.action, windows.reward
         self.flags, self.final_index = windows.flags, windows.final_index
         self.n_step, self.history = n_step, history(spec)
@@ -148,7 +149,7 @@ class Replay:
 
     @property
     def oldest(self) -> int:
-        """The oldest step that sampling looks at: part of the stack of images at the tail."""
+        """The oldest step that sampling looks at: part of the history or the stack of images at the tail."""
         return max(0, self.tail - self.history)
 
     def add(self, obs: Obs, action: Tensor, step: Step) -> None:
@@ -163,7 +164,7 @@ class Replay:
             ring[slot] = self.rings[group].keep(obs[group])
             ring[following] = self.rings[group].keep(step.obs[group])
         ended = ((step.terminated | step.truncated) & valid).nonzero()[:, 0]
-        kept = {group: ring.keep(step.final_obs[group][ended]) for group, ring in self.rings.items()}
+        kept = {group: self.rings[group].keep(step.final_obs[group][ended]) for group in self.obs}
         self._store_finals(slot, ended, kept)
         self.invalid += int((~valid).sum())
         self.head += 1

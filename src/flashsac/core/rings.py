@@ -1,6 +1,8 @@
-"""How observations lie in the replay: vectors as they are, images as single frames from which stacks are rebuilt.
+"""How observations lie in the replay: vectors as they are, images as single frames from which stacks are rebuilt, histories not at all
 
-Both kinds of ring are read at a time (steps since the beginning) of an environment, in two halves. The first is compiled with
+(they are made of what is there anyway).
+
+All kinds of ring are read at a time (steps since the beginning) of an environment, in two halves. The first is compiled with
 the rest of the sampling, and for images says only where the frames lie; the second copies them, each as one block.
 """
 
@@ -54,6 +56,29 @@ class VectorRing:
         return found
 
 
+class HistoryRing:
+    """The observations before one, each stored once, as that of its own step."""
+
+    def __init__(self, rows: Tensor, flags: Tensor, length: int):
+        self.rows, self.flags, self.length = rows, flags, length
+        self.slots = len(rows)
+
+    def keep(self, obs: Tensor) -> Tensor:
+        raise AssertionError("a history is not stored: its observations are")
+
+    def at(self, step: Tensor, env: Tensor) -> Tensor:
+        return self._read(episode_times(self.flags, step, env, self.length + 1)[:-1], env)
+
+    def after(self, step: Tensor, env: Tensor, ended: Tensor, final: Tensor) -> Tensor:
+        return self._read(episode_times(self.flags, step, env, self.length), env)
+
+    def fetch(self, found: Tensor) -> Tensor:
+        return found
+
+    def _read(self, times: list[Tensor], env: Tensor) -> Tensor:
+        return torch.cat([self.rows[time % self.slots, env].float() for time in times], 1)
+
+
 class FrameRing:
     """Images. Every frame is stored once, whatever the number of stacks it is part of."""
 
@@ -67,11 +92,12 @@ class FrameRing:
         return obs[:, -self.channels :]
 
     def at(self, step: Tensor, env: Tensor) -> Tensor:
-        return torch.stack([self._place(time, env) for time in self._times(step, env)], 1)
+        return torch.stack([self._place(time, env) for time in episode_times(self.flags, step, env, self.stack)], 1)
 
     def after(self, step: Tensor, env: Tensor, ended: Tensor, final: Tensor) -> Tensor:
         newest = torch.where(ended, self.slots * self.envs + final, self._place(step + 1, env))
-        return torch.stack([*(self._place(time, env) for time in self._times(step, env)[1:]), newest], 1)
+        older = episode_times(self.flags, step, env, self.stack)[1:]
+        return torch.stack([*(self._place(time, env) for time in older), newest], 1)
 
     def fetch(self, found: Tensor) -> Tensor:
         whole = self.frames.index_select(0, found.flatten())  # a block copy for each; indexing would go byte by byte
@@ -80,12 +106,13 @@ class FrameRing:
     def _place(self, time: Tensor, env: Tensor) -> Tensor:
         return time % self.slots * self.envs + env
 
-    def _times(self, step: Tensor, env: Tensor) -> list[Tensor]:
-        """Of the frames in the stack at `step`, oldest first; an episode's first frame stands for those before it."""
-        times = [step]
-        for _ in range(self.stack - 1):
-            before = times[0] - 1
-            # Whatever flag a step has, the environment was reset after it.
-            begins = (before < 0) | (self.flags[before % self.slots, env] != 0)
-            times.insert(0, torch.where(begins, times[0], before))
-        return times
+
+def episode_times(flags: Tensor, step: Tensor, env: Tensor, count: int) -> list[Tensor]:
+    """The last `count` steps up to `step`, oldest first; an episode's first step stands for those before it."""
+    times = [step]
+    for _ in range(count - 1):
+        before = times[0] - 1
+        # Whatever flag a step has, the environment was reset after it.
+        begins = (before < 0) | (flags[before % len(flags), env] != 0)
+        times.insert(0, torch.where(begins, times[0], before))
+    return times

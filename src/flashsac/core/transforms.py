@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flashsac.types import Batch
+from flashsac.config import AgentConfig
+from flashsac.errors import FlashSACError
+from flashsac.types import Batch, EnvSpec, Mirror, Obs
 
 
 class NoTransform:
@@ -51,5 +53,43 @@ def shifted(images: Tensor, shift: Tensor) -> Tensor:
     return images[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
 
 
-def make_transform(pixels: bool, shift: int) -> NoTransform | RandomShift:
-    return RandomShift(shift) if pixels and shift else NoTransform()
+class RandomMirror:
+    """Shows half of the transitions in a mirror: what a robot does on its left it could have done on its right.
+
+    As good as learning from both sides of every transition, at no more work for each update.
+    """
+
+    def __init__(self, mirrors: dict[str, Mirror], device: torch.device):
+        self.maps = {
+            group: (torch.tensor(mirror.source, device=device), torch.tensor(mirror.sign, device=device))
+            for group, mirror in mirrors.items()
+        }
+
+    def draw(self, size: int, generator: torch.Generator) -> Tensor:
+        return torch.rand(size, 1, generator=generator) < 0.5
+
+    def __call__(self, batch: Batch, draw: Tensor) -> Batch:
+        def seen(rows: Tensor, group: str) -> Tensor:
+            source, sign = self.maps[group]
+            return torch.where(draw, rows[:, source] * sign, rows)
+
+        def all_seen(obs: Obs) -> Obs:
+            return {group: seen(rows, group) for group, rows in obs.items()}
+
+        return batch._replace(
+            obs=all_seen(batch.obs), action=seen(batch.action, "action"), next_obs=all_seen(batch.next_obs)
+        )
+
+
+def make_transform(
+    spec: EnvSpec, config: AgentConfig, device: torch.device
+) -> NoTransform | RandomShift | RandomMirror:
+    if config.symmetry:
+        unknown = sorted({*spec.groups, "action"} - set(spec.mirrors))
+        if unknown:
+            raise FlashSACError(
+                "--agent.symmetry needs to know how this robot looks in a mirror, but the task does not say so for "
+                f"{', '.join(unknown)}. Leave it off, or say it: EnvSpec.mirrors; robot/symmetry.py builds them from joint names."
+            )
+        return RandomMirror(spec.mirrors, device)
+    return RandomShift(config.image_shift) if spec.pixels and config.image_shift else NoTransform()

@@ -62,7 +62,7 @@ class Learner:
         )
         self.paired: Callable = cross_batch if config.cross_batch else separate_batch
         self.project: Callable[[nn.Module], None] = project_weights if config.weight_projection else keep_weights
-        self.transform = make_transform(spec.pixels is not None, config.image_shift)
+        self.transform = make_transform(spec, config, device)
         self.target_rate = config.target_rate
         self.entropy_target = losses.entropy_target(spec.action_dim, config.target_std)
 
@@ -147,14 +147,15 @@ class Learner:
             entropy_cost = self.log_temperature.exp() * next_log_prob
         out = self.paired(self.critic, current, after, "current")
         loss = self.value.loss(out, target_out, reward, batch.discount, entropy_cost)
-        gradients = torch.autograd.grad(loss, [*self.critic_parameters, *self.encoder_parameters])
+        auxiliary, more = self.encoder.auxiliary(batch)
+        gradients = torch.autograd.grad(loss + auxiliary, [*self.critic_parameters, *self.encoder_parameters])
         self.critic_optimizer.step(gradients[: len(self.critic_parameters)], rates)
         self.encoder_optimizer.step(gradients[len(self.critic_parameters) :], rates)
         self.project(self.critic)
         with torch.no_grad():
             for online, slow in zip(self.critic_parameters, self.target.parameters(), strict=True):
                 slow.lerp_(online, self.target_rate)
-        return {"critic_loss": loss.detach(), "q": self.value.mean(out.detach()).mean(), "reward": reward.mean()}
+        return {"critic_loss": loss.detach(), "q": self.value.mean(out.detach()).mean(), "reward": reward.mean()} | more
 
     def state_dict(self) -> dict:
         return {name: part.state_dict() for name, part in self._parts()} | {

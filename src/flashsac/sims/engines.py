@@ -30,6 +30,8 @@ class Options:
     """The state vector beside the images."""
     overlap: bool = True
     """Room to simulate while the learner learns."""
+    own: tuple[str, ...] = ()
+    """Settings of the simulator's own, as name=value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,9 +69,13 @@ def _envpool(task: Task, options: Options) -> VecEnv:
     elif task.suite == "playground":
         env_id += "-v1"
     # Meta-World's own package shows the goal; EnvPool hides it unless asked.
-    own = {"partially_observable": False} if task.suite == "metaworld" else {}
+    own = ("partially_observable=False",) if task.suite == "metaworld" else ()
     return EnvPoolVecEnv(
-        env_id, options.num_envs, max_episode_steps=options.max_episode_steps, render=options.render, own=own
+        env_id,
+        options.num_envs,
+        max_episode_steps=options.max_episode_steps,
+        render=options.render,
+        own=(*own, *options.own),
     )
 
 

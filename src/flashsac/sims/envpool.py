@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import difflib
 import re
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from flashsac.errors import RenderError
+from flashsac.errors import FlashSACError, RenderError
 from flashsac.sims.base import ActionScaler, Unsaved, action_bounds, autoreset, first_obs
 from flashsac.types import EnvSpec, Obs, Step
 
@@ -50,7 +51,7 @@ def dropped_keys(env_id: str) -> tuple[str, ...]:
 
 
 class EnvPoolVecEnv(Unsaved):
-    """`env_id` is EnvPool's own name, `own` are options of its own. The pool is made at reset, when EnvPool takes its seed."""
+    """`env_id` is EnvPool's own name, `own` are settings of its own. The pool is made at reset, when EnvPool takes its seed."""
 
     def __init__(
         self,
@@ -59,14 +60,17 @@ class EnvPoolVecEnv(Unsaved):
         *,
         max_episode_steps: int | None = None,
         render: bool = False,
-        own: dict[str, Any] | None = None,
+        own: tuple[str, ...] = (),
     ):
         if render:
             load_gl_library()
         import envpool
 
         self._envpool, self._id, self._render = envpool, env_id, render
-        self._options: dict[str, Any] = {"num_envs": num_envs, **(own or {})}
+        self._options: dict[str, Any] = {
+            "num_envs": num_envs,
+            **own_settings(own, envpool.make_spec(env_id).config, env_id),
+        }
         if max_episode_steps is not None:
             self._options["max_episode_steps"] = max_episode_steps
         described = envpool.make_spec(env_id, **self._options)
@@ -138,6 +142,26 @@ class EnvPoolVecEnv(Unsaved):
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+
+
+def own_settings(given: tuple[str, ...], known: Any, env_id: str) -> dict[str, Any]:
+    """name=value as what EnvPool takes: of the type that its own default has."""
+    settings: dict[str, Any] = {}
+    for setting in given:
+        name, equals, text = setting.partition("=")
+        if not equals or name not in known._fields:
+            near = difflib.get_close_matches(name, known._fields, n=3, cutoff=0.5)
+            hint = f" Did you mean {' or '.join(near)}?" if near else f" It knows {', '.join(known._fields)}."
+            raise FlashSACError(f"--env.options {setting}: {env_id} has no such setting, or '=value' is missing.{hint}")
+        default = getattr(known, name)
+        try:
+            value = {"True": True, "False": False}[text] if isinstance(default, bool) else type(default)(text)
+        except (KeyError, ValueError) as error:
+            raise FlashSACError(
+                f"--env.options {setting}: {name} is a {type(default).__name__}, like {default}."
+            ) from error
+        settings[name] = value
+    return settings
 
 
 def load_gl_library() -> None:

@@ -31,20 +31,37 @@ def make_env(
     task: str | Callable[[], Any] | Any, config: EnvConfig, *, render: bool = False, device: str = "cpu"
 ) -> VecEnv:
     """Environments for a task name, for a factory (of one or of many), or for an object that is an environment."""
+    from flashsac.sims.views import viewed
+
+    name = task if isinstance(task, str) else str(getattr(task, "__name__", type(task).__name__))
+    return viewed(_make(task, config, render, device), config, name)
+
+
+def _make(task: Any, config: EnvConfig, render: bool, device: str) -> VecEnv:
     if not isinstance(task, str):
         return _users_own(task, config)
     suite = suite_of(task)
     if suite is None:
         return _users_own(_import_factory(task), config, name=task)
     images = (config.image_size, config.frame_stack, config.with_state)
-    options = Options(config.num_envs, config.max_episode_steps, render, device, *images, config.overlap)
+    options = Options(
+        config.num_envs, config.max_episode_steps, render, device, *images, config.overlap, config.options
+    )
     known = tasks().get(task)
     if known is None and suite == "gym":
         return _registered_with_gymnasium(task, options)
     if known is None:
         raise unknown_task(task)
     check_memory(known, config, device)
-    return ENGINES[choose_engine(known, config)].make(known, options)
+    engine = choose_engine(known, config)
+    if config.options and engine != "envpool":
+        raise FlashSACError(f"--env.options are EnvPool's, but {task} runs on {engine}.")
+    env = ENGINES[engine].make(known, options)
+    if suite == "playground":
+        from flashsac.robot.joystick import described
+
+        env.spec = described(env.spec, known.name)
+    return env
 
 
 def choose_engine(task: Task, config: EnvConfig) -> EngineName:
