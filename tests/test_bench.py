@@ -35,7 +35,7 @@ def test_bench_command(tmp_path):
     parts = ["--parts", "update", "act", "replay", "memory", "simulator", "loop"]
     printed = cli("bench", *parts, *quick, "--out", str(out)).stdout
     rows = read_csv(out)
-    assert {row.part for row in rows} == set(parts[1:])
+    assert {row.part for row in rows} == {"machine", *parts[1:]}
     assert "matrix products alone" in printed
     by_name = {(row.part, row.what): row.value for row in rows}
     assert by_name["update", "update / products"] > 1

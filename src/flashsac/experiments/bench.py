@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from flashsac.errors import FlashSACError
 from flashsac.experiments.figures import Row
 from flashsac.experiments.wall_clock import wall_clock
 from flashsac.presets import PRESETS
+from flashsac.run import version
 from flashsac.settings import configure
 from flashsac.sims.base import VecEnv
 from flashsac.sims.registry import make_env
@@ -51,8 +53,19 @@ class Bench:
 
     def run(self, parts: tuple[str, ...]) -> Iterator[list[Row]]:
         """The rows of one part after the other, so that none is lost if a later one fails."""
+        yield [self.machine()]
         for part in parts:
             yield getattr(self, part)()
+
+    def machine(self) -> Row:
+        """Where and with what it was measured: figures of two machines are not to be compared."""
+        kind = torch.backends.cpu.get_cpu_capability() if self.device.type == "cpu" else torch.cuda.get_device_name()
+        versions = ", ".join(
+            f"{name} {version(name)}" for name in ("flashsac", "torch", "mujoco", "envpool") if version(name)
+        )
+        return Row(
+            "machine", f"{kind}, {torch.get_num_threads()} threads", versions, float(os.cpu_count() or 0), "cores"
+        )
 
     def update(self) -> list[Row]:
         """The whole update against its own matrix products and against itself uncompiled in fp32."""
