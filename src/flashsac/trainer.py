@@ -18,7 +18,7 @@ from flashsac.core.agent import Agent
 from flashsac.core.compiler import DTYPES, compiler_for, compiler_missing
 from flashsac.counters import Clock, EpisodeStats, UpdateBudget
 from flashsac.errors import BadSimulation, CheckpointError, EvaluationLost
-from flashsac.evaluate import Evaluator
+from flashsac.evaluation import Evaluator
 from flashsac.evaluation_process import ProcessEvaluator, make_evaluator
 from flashsac.logging import MetricsLog, Progress, read_metrics
 from flashsac.policy import Policy, make_policy
