@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,11 @@ def cli(
     )
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+def blocks(language: str, document: str = "README.md") -> list[str]:
+    """The code in a document."""
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
 
 
 def command(*arguments: str) -> list[str]:

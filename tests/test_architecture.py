@@ -11,15 +11,15 @@ SRC = Path(__file__).parents[1] / "src" / "flashsac"
 # Each layer may import from those before it, and from itself.
 LAYERS = [
     ["errors", "types", "config", "memory"],
-    ["presets", "arguments"],
+    ["presets", "arguments", "options"],
     ["core"],
     ["robot"],
     ["sims"],
     ["settings"],
     ["compiler", "counters", "storage", "checkpoint"],
     ["policy", "run"],
-    ["evaluate", "evaluation_process", "logging", "video", "interrupts", "simulator_watch"],
-    ["trainer"],
+    ["evaluation", "evaluation_process", "logging", "video", "interrupts", "simulator_watch"],
+    ["trainer", "trained"],
     ["api"],
     ["mjlab_runner"],
     ["mjlab_tasks"],

@@ -7,6 +7,7 @@ import os
 import pickle
 import resource
 import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -108,6 +109,16 @@ def test_a_missing_replay_piece_is_noticed(tmp_path):
     checkpoint, problems = CheckpointStore(run, "custom:make_point").load()
     assert checkpoint.step == 200
     assert "missing" in problems[0]
+
+
+def test_arrays_that_may_not_be_written_are_saved_without_a_warning():
+    array = np.arange(6.0).reshape(2, 3)[:, ::-1]
+    array.flags.writeable = False  # as JAX hands them out
+    tensors: dict[str, torch.Tensor] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tree = flatten({"x": array}, tensors)
+    assert np.array_equal(unflatten(tree, tensors)["x"], array)
 
 
 def test_resume_says_what_was_wrong(tmp_path, capfd):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from flashsac.errors import BadSimulation, FlashSACError, NotEnoughMemory, RunDi
 from flashsac.logging import read_metrics
 from flashsac.run import Run, read_config
 from tests import toy_envs
-from tests.helpers import TINY, checkpoint_steps, cli, tiny_run
+from tests.helpers import TINY, blocks, checkpoint_steps, cli, tiny_run
 
 QUICK = (
     "--preset laptop --steps 400 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 --agent.actor-width 8 "
@@ -90,6 +91,15 @@ def test_list_has_the_papers_tables():
     }
 
 
+def test_list_begins_with_an_overview_and_searches():
+    lines = cli("list").stdout.splitlines()
+    assert len(lines) < 30
+    assert next(line for line in lines if line.split()[:1] == ["dmc-vision"]).split()[2] == "8", "tasks in the paper"
+    found = cli("list", "halfcheetah").stdout
+    assert "mujoco:HalfCheetah-v4" in found
+    assert "dmc:" not in found
+
+
 def test_list_says_how_to_install_the_rest(tmp_path):
     code = (
         "import importlib.util as u; real = u.find_spec; u.find_spec = lambda n, *a: None if n == 'envpool' else real(n, *a);"
@@ -105,6 +115,61 @@ def test_train_by_module_and_function(tmp_path):
     )
     cli("train", "my_module:make_env", *QUICK, "--run-dir", "run", cwd=tmp_path)
     assert "my_module:make_env: return" in cli("eval", "run", "--episodes", "2", cwd=tmp_path).stdout
+
+
+def test_the_task_may_come_last_and_numbers_may_be_short(tmp_path):
+    short = [*QUICK[:2], "--steps", "0.4k", *QUICK[4:], "--agent.warmup=1e2", "--run-dir", str(tmp_path / "run")]
+    cli("train", *short, "gym:Pendulum-v1")
+    assert read_config(tmp_path / "run")[1].steps == 400
+    assert "It comes first" in fails("train", "--preset", "laptop")
+
+
+def test_help_says_whose_defaults_it_shows():
+    own = cli("train", "playground:G1JoystickFlatTerrain", "--help").stdout
+    assert "preset parallel, which playground:G1JoystickFlatTerrain has without --preset" in " ".join(own.split())
+    assert "--preset" in own
+    assert "preset laptop, as chosen" in cli("train", "--preset", "laptop", "--help").stdout
+
+
+def test_a_vectorised_simulator_of_ones_own_is_asked_for_as_many_as_were_wanted(tmp_path):
+    (code,) = blocks("python", "docs/add-a-simulator.md")
+    (tmp_path / "hover.py").write_text(code.partition("check_env(")[0] + "def fixed():\n    return Hover(6)\n")
+    out = cli("train", "hover:Hover", *QUICK, "--env.num-envs", "16", "--run-dir", "asked", cwd=tmp_path).stdout
+    assert "decides by itself" not in out
+    assert read_config(tmp_path / "asked")[1].env.num_envs == 16
+    limit = ["--env.max-episode-steps", "7"]
+    out = cli("train", "hover:fixed", *QUICK, *limit, "--run-dir", "fixed", cwd=tmp_path).stdout
+    assert "num_envs is 6; --env.num-envs 2 does nothing" in out
+    assert "max_episode_steps is 100; --env.max-episode-steps 7 does nothing" in out
+    env = read_config(tmp_path / "fixed")[1].env
+    assert (env.num_envs, env.max_episode_steps) == (6, 100)
+
+
+def test_what_is_no_module(tmp_path):
+    assert "name it as a module: imgenv:make" in fails("train", "imgenv.py:make", cwd=tmp_path)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "empty_package.py").write_text("")
+    error = fails("train", "gym:empty_package:Nothing-v0", *QUICK, cwd=tmp_path)
+    assert "empty_package was imported and does not register it" in error
+    assert "If a package registers it" not in error
+
+
+def test_a_finished_run_says_so_and_only_an_evaluated_one_is_to_be_reported(tmp_path):
+    arguments = [*QUICK, "--eval.every", "0", "--run-dir", "run"]
+    arguments.remove("--no-video")
+    (tmp_path / "mine.py").write_text("from tests.toy_envs import make_point\n")
+    done = cli("train", "mine:make_point", *arguments, cwd=tmp_path)
+    assert "drawing 10 s of video (--no-video to skip) ..." in done.stdout
+    assert "draws no pictures" in done.stderr
+    assert "flashsac eval run" in done.stdout
+    assert "flashsac play run" not in done.stdout
+    assert "flashsac report run" not in done.stdout
+    assert "names no time limit" not in done.stdout, "nothing is evaluated"
+    before = (tmp_path / "run" / "metrics.csv").read_bytes()
+    again = cli("resume", "run", cwd=tmp_path).stdout
+    assert "run is finished: step 400 of 400" in again
+    assert "it had trained 400 steps" in again
+    assert (tmp_path / "run" / "metrics.csv").read_bytes() == before
 
 
 def test_unknown_task():
@@ -141,9 +206,10 @@ def test_bad_factories(tmp_path):
 def test_small_questions(tmp_path):
     assert "Goes on with an interrupted run" in cli("resume", "--help").stdout
     assert "there is no suite 'nope'" in fails("list", "nope")
+    assert "the settings of a run are fixed" in fails("resume", str(tmp_path), "--steps", "3000")
     assert "--preset needs a value" in fails("train", "gym:Pendulum-v1", "--preset")
     assert "does not exist" in fails("eval", str(tmp_path / "missing.safetensors"))
-    run = tiny_run(tmp_path / "run", steps=110)
+    run = tiny_run(tmp_path / "run", steps=120)
     with pytest.raises(FlashSACError, match="at least 1"):
         flashsac.train(toy_envs.make_point, run_dir=str(run), **TINY | {"eval": dict(episodes=0)})
 
@@ -154,7 +220,7 @@ def test_no_run_directory(tmp_path):
 
 
 def test_existing_run_directory(tmp_path):
-    run = tiny_run(tmp_path / "run", steps=110)
+    run = tiny_run(tmp_path / "run", steps=120)
     with pytest.raises(RunDirectoryError, match="flashsac resume"):
         flashsac.train(toy_envs.make_point, run_dir=str(run), **TINY)
     (tmp_path / "full").mkdir()
@@ -165,14 +231,14 @@ def test_existing_run_directory(tmp_path):
 
 
 def test_two_runs_on_one_directory(tmp_path):
-    run = tiny_run(tmp_path / "run", steps=110)
+    run = tiny_run(tmp_path / "run", steps=120)
     holder = Run.open(run)
     assert "another process is training" in fails("resume", str(run))
     holder.close()
 
 
 def test_damaged_config(tmp_path):
-    run = tiny_run(tmp_path / "run", steps=110)
+    run = tiny_run(tmp_path / "run", steps=120)
     (run / "config.json").write_text('{"task": "x", "config": {"unheard_of": 1}}')
     with pytest.raises(RunDirectoryError, match="another version"):
         flashsac.resume(run, toy_envs.make_point)
@@ -222,6 +288,18 @@ def test_wrong_choices_from_python():
         flashsac.train(toy_envs.make_point, **TINY | {"compile": True, "replay": {"storage": "tape"}})
 
 
+def test_misspelt_settings_from_python():
+    with pytest.raises(
+        FlashSACError, match=r"no setting 'batchsize' here. Did you mean agent=dict\(batch_size=...\)\?"
+    ):
+        flashsac.train(toy_envs.make_point, batchsize=16)
+    with pytest.raises(
+        FlashSACError, match=r"no setting 'batchsize' here. Did you mean agent=dict\(batch_size=...\)\?"
+    ):
+        flashsac.configure("gym:Pendulum-v1", agent=dict(batchsize=16))
+    assert {"train", "evaluate", "play", "load_policy"} <= set(dir(flashsac))
+
+
 def test_no_gpu():
     import torch
 
@@ -238,10 +316,10 @@ def test_without_a_compiler_it_says_so_and_runs(tmp_path, capfd, monkeypatch):
 
 
 def test_custom_environments_must_be_handed_over_again(tmp_path):
-    run = tiny_run(tmp_path / "run", steps=110)
+    run = tiny_run(tmp_path / "run", steps=120)
+    shutil.rmtree(run / "checkpoints")
     with pytest.raises(FlashSACError, match="hand it over again"):
         flashsac.resume(run)
-    assert "environment of your own" in fails("eval", str(run))
 
 
 def test_success_is_reported(tmp_path):

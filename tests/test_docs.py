@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import ROOT, cli
+from tests.helpers import ROOT, blocks, cli
 
 SHORT = (
     "--steps 600 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 --agent.actor-width 8 --compile off "
@@ -19,10 +19,6 @@ EXTRA = {
     "play": ["--seconds", "1"],
     "bench": "--seconds 0.1 --compile off --preset laptop --precision fp32".split(),
 }
-
-
-def blocks(language: str, document: str = "README.md") -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
 
 
 def commands(document: str = "README.md") -> list[list[str]]:
@@ -83,11 +79,10 @@ def test_make_targets_of_the_readme_exist():
 
 def test_the_simulator_of_the_docs_trains(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "add-a-simulator.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len([line for line in code.splitlines() if line.strip()]) < 60
+    (code,) = blocks("python", "docs/add-a-simulator.md")
+    assert len([line for line in code.splitlines() if line.strip()]) < 65
     short = code.replace(
-        "steps=400_000, agent=dict(updates_per_transition=0.01)",
+        "steps=400_000,\n    agent=dict(updates_per_transition=0.01)",
         "steps=60_000, agent=dict(updates_per_transition=0.01, critic_width=32, actor_width=16), "
         "compile='off', quiet=True, eval=dict(every=30_000)",
     )

@@ -14,7 +14,7 @@ import flashsac
 from flashsac.config import AgentConfig, EnvConfig
 from flashsac.core.update import Learner
 from flashsac.errors import FlashSACError
-from flashsac.evaluate import Evaluator
+from flashsac.evaluation import Evaluator
 from flashsac.evaluation_process import ProcessEvaluator
 from flashsac.logging import read_metrics
 from flashsac.policy import Policy, make_policy

@@ -38,7 +38,7 @@ def test_learns(tmp_path, task, threshold, seed):
 
 def evaluated(run_dir, task) -> float:
     from flashsac.config import EnvConfig
-    from flashsac.evaluate import Evaluator
+    from flashsac.evaluation import Evaluator
 
     policy = flashsac.load_policy(run_dir)
     return float(Evaluator(task, EnvConfig(), 10, seed=99).run(policy.act).returns.mean())

@@ -73,6 +73,14 @@ def test_groups_are_compared_by_name_whatever_version_made_them(tmp_path):
     assert values["new"] == values["old"]
 
 
+def test_runs_that_are_left_out_are_named(tmp_path):
+    tiny_run(tmp_path / "runs" / "evaluated")
+    tiny_run(tmp_path / "runs" / "not", eval=dict(every=0))
+    said: list[str] = []
+    report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", say=said.append)
+    assert said == [f"left out: {tmp_path / 'runs' / 'not'}, which has not been evaluated"]
+
+
 def test_nothing_to_report(tmp_path):
     with pytest.raises(FlashSACError, match="no runs"):
         report({"flashsac": [tmp_path]}, tmp_path / "out")

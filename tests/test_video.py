@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import imageio.v2 as imageio
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import flashsac
 from flashsac.errors import RenderError
 from flashsac.policy import find_policy
 from flashsac.video import record
+from tests import toy_envs
 from tests.helpers import TINY, cli
 
 
@@ -62,9 +64,55 @@ def test_training_goes_on_without_gl(tmp_path):
 def test_play_writes_a_file_where_there_is_no_display(tmp_path, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     run = trained(tmp_path, "gym:Pendulum-v1")
-    done = cli("play", str(run), "--seconds", "1", check=False)
-    if "pygame" in done.stderr:
-        assert "no video" in done.stderr  # Pendulum draws with pygame, which is not ours to require
-        run2 = trained(tmp_path / "two", "mujoco:HalfCheetah-v4")
-        done = cli("play", str(run2), "--seconds", "1")
-    assert "wrote" in done.stdout
+    assert f"wrote {run / 'videos' / 'play.mp4'}" in cli("play", "--seconds", "1", str(run)).stdout
+    cli("play", str(run), "--seconds", "1", "--checkpoint", "last", "--out", "swing", cwd=tmp_path)
+    assert (tmp_path / "swing.mp4").stat().st_size > 1000
+    before = sorted(tmp_path.rglob("*"))
+    for out, problem in (("nowhere/at/all.mp4", "no directory nowhere/at"), ("film.txt", "name ends in .mp4")):
+        done = cli("play", str(run), "--out", out, cwd=tmp_path, check=False)
+        assert problem in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before, "nothing is left behind"
+
+
+def test_image_observations_are_filmed_where_nothing_else_is_drawn(tmp_path):
+    flashsac.train(
+        toy_envs.make_pixel_point,
+        run_dir=str(tmp_path / "run"),
+        quiet=True,
+        **TINY | dict(steps=120, video=True, eval=dict(every=0)),
+    )
+    frames = np.stack(imageio.mimread(tmp_path / "run" / "videos" / "final.mp4", memtest=False))
+    assert len(frames) == 20, "the whole episode"
+    assert frames.shape[1:] == (240, 240, 3)
+    assert frames.std() > 5
+
+
+def test_an_environment_that_draws_nothing_gets_a_sentence_and_leaves_no_file(tmp_path, recwarn):
+    run = trained(tmp_path, toy_envs.make_point)
+    with pytest.raises(RenderError, match="no video: the environment draws no pictures. Its render"):
+        flashsac.play(run, lambda: gymnasium.wrappers.OrderEnforcing(toy_envs.PointEnv()))
+    assert not list(recwarn), "Gymnasium's own warning about render_mode is not shown beside ours"
+    with pytest.raises(RenderError, match="the environment could not be drawn .OutOfInk."):
+        flashsac.play(run, Inkless, out=tmp_path / "none.mp4")
+    assert not list(tmp_path.rglob("*.mp4"))
+    assert not (run / "videos").exists()
+
+
+class OutOfInk(Exception):
+    pass
+
+
+class Inkless(toy_envs.PointEnv):
+    def render(self):
+        raise OutOfInk
+
+
+def test_a_factory_that_takes_a_render_mode_is_asked_to_draw(tmp_path):
+    make = lambda render_mode=None: gymnasium.make("Pendulum-v1", render_mode=render_mode)
+    run = trained(tmp_path, make)
+    said: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flashsac.video.PACE", 0.0)
+        out = flashsac.play(run, make, seconds=0.2, say=said.append)
+    assert out == run / "videos" / "play.mp4"
+    assert said[0] == "  frame 1 of 6"

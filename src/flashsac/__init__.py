@@ -15,6 +15,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "train": "flashsac.api",
     "resume": "flashsac.api",
+    "evaluate": "flashsac.trained",
+    "play": "flashsac.trained",
     "configure": "flashsac.settings",
     "load_policy": "flashsac.policy",
     "Policy": "flashsac.policy",
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from flashsac.settings import configure
     from flashsac.sims.check import check_env
     from flashsac.sims.registry import make_env
+    from flashsac.trained import evaluate, play
 
 __all__ = [
     "FlashSACError",
@@ -40,8 +43,10 @@ __all__ = [
     "__version__",
     "check_env",
     "configure",
+    "evaluate",
     "load_policy",
     "make_env",
+    "play",
     "resume",
     "train",
 ]
@@ -52,3 +57,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'flashsac' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from flashsac.config import PresetName, TrainConfig, check
+from flashsac.checkpoint import CheckpointStore
+from flashsac.config import PresetName, TrainConfig, check, to_dict
 from flashsac.errors import FlashSACError
+from flashsac.evaluation import MAX_STEPS
+from flashsac.logging import read_metrics
+from flashsac.policy import find_policy
 from flashsac.run import Run
 from flashsac.settings import configure
 from flashsac.sims.registry import choose_engine, environments_in, is_only_one
-from flashsac.sims.tasks import tasks
+from flashsac.sims.tasks import suite_of, tasks
 from flashsac.trainer import Result, Trainer
+from flashsac.types import EnvSpec
+from flashsac.video import record
+
+VIDEO_SECONDS = 10.0
 
 
 def resolve(task: Any, config: TrainConfig) -> TrainConfig:
@@ -72,7 +81,19 @@ def train(
 def resume(run_dir: str | Path, env: Any = None, *, quiet: bool = False) -> Result:
     """Go on with an interrupted run. `env` is needed only if the run was started from Python with an environment of your own."""
     run = Run.open(run_dir)
-    if env is None and run.task.startswith("custom:"):
+    own = run.task.startswith("custom:")
+    store = CheckpointStore(run.path, run.task)
+    if (step := store.reached(run.config.steps)) is not None:
+        run.close()
+        if not quiet:
+            print(f"{run_dir} is finished: step {step:,} of {run.config.steps:,}. There is nothing left to train.")
+        video: Path | None = run.path / "videos" / "final.mp4"
+        if video and not video.exists():
+            missing = run.config.video and not (own and env is None)
+            video = _film(run.path, run.task if env is None else env, quiet) if missing else None
+        row = next(iter(read_metrics(run.path / "metrics.csv")[-1:]), {})
+        return Finished(run.path, step, False, row, store.best_score(), video)
+    if env is None and own:
         run.close()
         raise FlashSACError(
             f"{run_dir} was trained on an environment of your own ({run.task}); hand it over again: flashsac.resume(run_dir, env)."
@@ -80,27 +101,62 @@ def resume(run_dir: str | Path, env: Any = None, *, quiet: bool = False) -> Resu
     return _run(run, run.task if env is None else env, resume=True, quiet=quiet)
 
 
+class Finished(Result):
+    """Of a run that had nothing left to do."""
+
+
 def _run(run: Run, task: Any, *, resume: bool, quiet: bool) -> Result:
     try:
         trainer = Trainer(run, task, resume=resume, quiet=quiet)
+        notes = _settle(run, task, trainer.env.spec)
     except BaseException:
         run.close()
         if not resume:
             run.discard()
         raise
+    for note in notes:
+        trainer.progress.say(note)
     result = trainer.train()
     if run.config.video and not result.interrupted:
         result.video = _film(result.run_dir, task, quiet)
     return result
 
 
+def _settle(run: Run, task: Any, spec: EnvSpec) -> list[str]:
+    """An environment of the user's own may decide what was asked of it: say so, and let config.json hold what was made."""
+    asked, notes = run.config.env, []
+    if not (isinstance(task, str) and suite_of(task)):
+        made = dataclasses.replace(asked, num_envs=spec.num_envs)
+        if asked.max_episode_steps is not None:
+            made = dataclasses.replace(made, max_episode_steps=spec.max_episode_steps)
+        for name in ("num_envs", "max_episode_steps"):
+            value, wanted = getattr(made, name), getattr(asked, name)
+            if value != wanted:
+                flag = f"--env.{name.replace('_', '-')}"
+                notes.append(
+                    f"note: this environment decides by itself, {name} is {value}; {flag} {wanted} does nothing"
+                )
+        if made != asked:
+            run.config = dataclasses.replace(run.config, env=made)
+            file = run.path / "config.json"
+            content = json.loads(file.read_text()) | {"config": to_dict(run.config)}
+            temporary = run.path / ".config.writing"
+            temporary.write_text(json.dumps(content, indent=2) + "\n")
+            temporary.replace(file)
+    if spec.max_episode_steps is None and run.config.eval.every != 0:
+        notes.append(
+            f"note: this environment names no time limit, so evaluation cuts episodes at {MAX_STEPS:,} steps. "
+            "--env.max-episode-steps N sets a limit, for training too"
+        )
+    return notes
+
+
 def _film(run_dir: Path, task: Any, quiet: bool) -> Path | None:
     """A video of the trained policy; a renderer that fails costs a note, never the run."""
-    from flashsac.policy import find_policy
-    from flashsac.video import record
-
+    say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
+    say(f"drawing {VIDEO_SECONDS:.0f} s of video (--no-video to skip) ...")
     try:
-        return record(find_policy(run_dir), run_dir / "videos" / "final.mp4", task=task)
+        return record(find_policy(run_dir), run_dir / "videos" / "final.mp4", task=task, seconds=VIDEO_SECONDS, say=say)
     except Exception as error:  # whatever a user's own environment throws when it is asked to draw
         if not quiet:
             print(f"note: {error}", file=sys.stderr)

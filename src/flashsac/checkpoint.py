@@ -54,7 +54,7 @@ def flatten(tree: Any, tensors: dict[str, torch.Tensor], path: str = "") -> Any:
     if isinstance(tree, list | tuple):
         return {"list": [flatten(value, tensors, f"{path}/{i}") for i, value in enumerate(tree)]}
     if isinstance(tree, torch.Tensor | np.ndarray):
-        tensor = tree.detach() if isinstance(tree, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(tree))
+        tensor = tree.detach() if isinstance(tree, torch.Tensor) else torch.from_numpy(np.array(tree, order="C"))
         tensors[path] = tensor.cpu().clone().contiguous()
         return {"array" if isinstance(tree, np.ndarray) else "tensor": path}
     if isinstance(tree, np.generic):
@@ -219,6 +219,16 @@ class CheckpointStore:
     def empty(self) -> bool:
         """True if no checkpoint was ever finished."""
         return not self._paths()
+
+    def reached(self, steps: int) -> int | None:
+        """The step of the newest checkpoint, if it is that far and whole."""
+        newest = next(iter(self._paths()), None)
+        if newest is None or int(newest.name.split("-")[1]) < steps:
+            return None
+        try:
+            return self._read(newest, forgiving=False).step
+        except CheckpointError:
+            return None
 
     def load(self) -> tuple[Checkpoint, list[str]]:
         """The newest that is whole, and what was wrong with newer ones, which are put aside."""

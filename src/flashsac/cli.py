@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from flashsac.arguments import leading, only_path, take_option
-from flashsac.config import Precision, PresetName
+from flashsac.arguments import leading, leading_path, leading_task, take_option, write_out_numbers
+from flashsac.options import BenchOptions, EvalOptions, PlayOptions, ReportOptions, TrainOptions, whole_number_flags
 
 if TYPE_CHECKING:
     from flashsac.trainer import Result
@@ -23,73 +23,12 @@ FlashSAC: fast, stable off-policy reinforcement learning for robots.
   eval RUN [--episodes N]            measure a policy       flashsac eval runs/cheetah
   play RUN [--out FILE]              watch it               flashsac play runs/cheetah
   report RUN ... --out DIR           draw learning curves   flashsac report runs --out curves
-  list [SUITE]                       simulators and tasks   flashsac list dmc
+  list [SUITE or WORD]               simulators and tasks   flashsac list dmc
   bench [--compare FILE]             speed and memory here  flashsac bench --out bench.csv
 
 TASK is suite:task, or module:function of your own that makes a Gymnasium environment.
-RUN is a run directory (or, for eval and play, a policy file). `flashsac COMMAND --help` says more.
+RUN is a run directory (or, for eval and play, a checkpoint or a policy file). `flashsac COMMAND --help` says more.
 """
-
-
-@dataclasses.dataclass(frozen=True)
-class EvalOptions:
-    """Measure a trained policy: deterministic, in environments of its own."""
-
-    episodes: int = 10
-    """Episodes to run."""
-    seed: int = 12345
-    """Seed of the episodes."""
-
-
-@dataclasses.dataclass(frozen=True)
-class PlayOptions:
-    """Watch a trained policy: a window where there is a display, a video otherwise."""
-
-    out: str | None = None
-    """Video file (default: RUN/videos/play.mp4)."""
-    seconds: float = 15.0
-    """Length of the video, in simulated time."""
-    seed: int = 12345
-    """Seed of the episode."""
-    window: bool | None = None
-    """Force a window or a video file; by default a window where there is a display."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ReportOptions:
-    """Draw evaluation curves over seeds: against steps and against time, as PNG and CSV. NAME=RUN compares groups by name."""
-
-    out: str
-    """Directory for the pictures and tables."""
-    published: str | None = None
-    """CSV of published curves to draw beside them (task, method, env_step, seeds, mean, ci_low, ci_high)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class BenchOptions:
-    """Where time and memory go on this machine. Keep it quiet meanwhile; about ten minutes the first time."""
-
-    parts: tuple[Literal["update", "act", "replay", "memory", "simulator", "loop"], ...] = (
-        "update",
-        "act",
-        "replay",
-        "memory",
-        "simulator",
-        "loop",
-    )
-    """What to measure."""
-    preset: tuple[PresetName, ...] = ("laptop", "single", "parallel")
-    """Sizes of networks and batch."""
-    precision: tuple[Precision, ...] | None = None
-    """Types of the matrix products (default: those that the device does not merely emulate)."""
-    seconds: float = 10.0
-    """Time for each measurement."""
-    compile: Literal["on", "off"] = "on"
-    """Compile, as training does."""
-    out: str = "bench.csv"
-    """Where the figures go."""
-    compare: str | None = None
-    """Figures of an earlier run, to print ratios to."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -130,26 +69,32 @@ def main(arguments: list[str] | None = None) -> int:
 def _train(arguments: list[str]) -> int:
     import tyro
 
-    from flashsac.config import TrainConfig
-    from flashsac.settings import default_config
+    from flashsac.settings import default_config, default_preset
     from flashsac.sims.registry import check_memory
-    from flashsac.sims.tasks import suite_of, tasks, unknown_task
+    from flashsac.sims.tasks import SUITES, check_task, tasks
 
     # Two stages: the task and the preset decide the defaults that the rest overrides.
-    task, rest = leading(arguments)
-    preset, rest = take_option(rest, "--preset")
+    task, rest = leading_task(arguments, SUITES)
+    chosen, rest = take_option(rest, "--preset")
     help_wanted = any(argument in ("-h", "--help") for argument in rest)
     if task is None and not help_wanted:
-        print("error: which task? For example: flashsac train mujoco:HalfCheetah-v4 --preset laptop", file=sys.stderr)
+        print(
+            "error: which task? It comes first: flashsac train mujoco:HalfCheetah-v4 --preset laptop", file=sys.stderr
+        )
         return 2
-    if task is not None and (":" not in task or (suite_of(task) not in (None, "gym") and task not in tasks())):
-        raise unknown_task(task)
-    default = default_config(task or "mujoco:HalfCheetah-v4", preset)  # type: ignore[arg-type]
-    about = (
-        f"Train {task or 'a robot'}. The defaults shown here are those of a preset; choose another with --preset: parallel (1024 "
-        "environments, GPU), single (one environment, the paper's CPU setting), vision, laptop (minutes on a CPU)."
+    if task is not None:
+        check_task(task)
+    example = task or "mujoco:HalfCheetah-v4"
+    preset: Any = chosen or default_preset(example)
+    whose = "as chosen" if chosen else f"which {example} has without --preset"
+    options = tyro.cli(
+        TrainOptions,
+        default=TrainOptions.of(default_config(example, preset), preset),
+        args=write_out_numbers(rest, whole_number_flags()),
+        prog="flashsac train TASK",
+        description=f"Train {task or 'a robot'}. The defaults shown are those of the preset {preset}, {whose}.",
     )
-    config = tyro.cli(TrainConfig, default=default, args=rest, prog="flashsac train TASK", description=about)
+    config = options.config()
     assert task is not None
     if task in tasks():  # before torch and the simulator are loaded, so that a refusal comes at once
         check_memory(tasks()[task], config.env, config.device)
@@ -160,24 +105,37 @@ def _train(arguments: list[str]) -> int:
 
 def _resume(arguments: list[str]) -> int:
     from flashsac import api
+    from flashsac.errors import FlashSACError
 
     if arguments in (["-h"], ["--help"]):
         print("usage: flashsac resume RUN\n")
         print("Goes on with an interrupted run from its last checkpoint, with the settings it was begun with.")
         return 0
-    run_dir = only_path(arguments, "resume")
+    run_dir, rest = leading(arguments)
+    if run_dir is None:
+        raise FlashSACError("which run? usage: flashsac resume RUN")
+    if rest:
+        raise FlashSACError(
+            f"{' '.join(rest)}: the settings of a run are fixed when it begins. Its learning rate follows a schedule over all "
+            "its steps, and resumed it must come to the same as if it had never stopped. For other settings or more steps begin a new "
+            "run: flashsac train TASK ... --run-dir ANOTHER"
+        )
     return _finish(api.resume(run_dir))
 
 
 def _finish(result: Result) -> int:
     """After training: where things are, and what to do next."""
+    from flashsac.api import Finished
+    from flashsac.run import read_config
+
     run_dir = result.run_dir
     if result.interrupted:
         print(f"\nsaved at step {result.step:,}. Go on with:\n  flashsac resume {run_dir}")
         return 130
-    score = result.row.get("eval_return")
+    score, minutes = result.row.get("eval_return"), result.row.get("seconds", 0) / 60
     print(
-        f"\ntrained {result.step:,} steps in {result.row.get('seconds', 0) / 60:.1f} minutes"
+        ("it had " if isinstance(result, Finished) else "\n")
+        + f"trained {result.step:,} steps in {minutes:.1f} minutes"
         + (f", evaluated return {score:.1f} (best {result.best:.1f})" if score is not None else "")
     )
     made = {
@@ -188,27 +146,29 @@ def _finish(result: Result) -> int:
     for name, what in made.items():
         if (run_dir / name).exists():
             print(f"  {run_dir / name}  ({what})")
+    undrawable = result.video is None and read_config(run_dir)[1].video
     print("next:")
-    for command in (f"play {run_dir}", f"eval {run_dir}", f"report {run_dir} --out {run_dir}/curves"):
-        print(f"  flashsac {command}")
+    for command, useful in (
+        (f"play {run_dir}", not undrawable),
+        (f"eval {run_dir}", True),
+        (f"report {run_dir} --out {run_dir}/curves", math.isfinite(result.best)),
+    ):
+        if useful:
+            print(f"  flashsac {command}")
     return 0
 
 
 def _eval(arguments: list[str]) -> int:
-    path, rest = leading(arguments)
+    path, rest = leading_path(arguments)
     options = _options(EvalOptions, rest, "flashsac eval RUN", needs=path)
-    from flashsac.evaluate import Evaluator
-    from flashsac.policy import find_policy, load_policy
+    from flashsac.policy import find_policy
+    from flashsac.trained import find, measure
 
-    policy = load_policy(str(path))
-    env = _env_config(Path(str(path))) or policy.env_config()
-    evaluator = Evaluator(_own_task(policy.task), env, options.episodes, options.seed)
-    policy.check_fits(evaluator.env.spec)
-    result = evaluator.run(policy.act)
-    evaluator.close()
-    print(f"policy: {find_policy(Path(str(path)))}")
+    found = find(str(path), options.task, options.checkpoint)
+    result = measure(found, options.episodes, options.seed)
+    print(f"policy: {find_policy(Path(str(path)), options.checkpoint)}")
     spread = result.returns.std()
-    print(f"{policy.task}: return {result.returns.mean():.1f} ± {spread:.1f} (std over {len(result.returns)} episodes)")
+    print(f"{found.task}: return {result.returns.mean():.1f} ± {spread:.1f} (std over {len(result.returns)} episodes)")
     print(
         f"  lowest {result.returns.min():.1f}, highest {result.returns.max():.1f}, mean length {result.lengths.mean():.0f}"
     )
@@ -218,23 +178,23 @@ def _eval(arguments: list[str]) -> int:
 
 
 def _play(arguments: list[str]) -> int:
-    path, rest = leading(arguments)
+    path, rest = leading_path(arguments)
     options = _options(PlayOptions, rest, "flashsac play RUN", needs=path)
-    from flashsac.policy import find_policy, load_policy
-    from flashsac.video import has_display, record, show
+    from flashsac.trained import find, play
+    from flashsac.video import has_display, show
 
-    run = Path(str(path))
-    policy_file = find_policy(run)
-    task = _own_task(load_policy(policy_file).task)
     if options.window or (options.window is None and options.out is None and has_display()):
-        show(policy_file, task, seed=options.seed, seconds=options.seconds)
+        found = find(str(path), options.task, options.checkpoint)
+        show(found.policy, found.task, seed=options.seed, seconds=options.seconds)
         return 0
-    folder = run / "videos" if run.is_dir() else run.parent
-    out = record(
-        policy_file,
-        Path(options.out) if options.out else folder / "play.mp4",
-        seed=options.seed,
+    out = play(
+        str(path),
+        options.task,
+        options.out,
         seconds=options.seconds,
+        seed=options.seed,
+        checkpoint=options.checkpoint,
+        say=lambda line: print(line, flush=True),
     )
     print(f"wrote {out}")
     return 0
@@ -248,7 +208,8 @@ def _report(arguments: list[str]) -> int:
     options = _options(ReportOptions, arguments, "flashsac report RUN ...", needs=paths or None)
     from flashsac.experiments.report import group_paths, report
 
-    for file in report(group_paths(paths), Path(options.out), Path(options.published) if options.published else None):
+    published = Path(options.published) if options.published else None
+    for file in report(group_paths(paths), Path(options.out), published, say=print):
         print(f"wrote {file}")
     return 0
 
@@ -285,7 +246,8 @@ def _list(arguments: list[str]) -> int:
     wanted, rest = leading(arguments)
     if rest not in ([], ["--paper"]):
         print(
-            "usage: flashsac list [SUITE] [--paper]\n\nShows suites, tasks, dimensions, scores; --paper: only the paper's."
+            "usage: flashsac list [SUITE or WORD] [--paper]\n\nThe suites; or a suite's tasks, dimensions and scores; or the tasks "
+            "with WORD in their name. --paper: only the paper's."
         )
         return 0 if rest[0] in ("-h", "--help") else 2
     print_tasks(wanted, paper=bool(rest))
@@ -304,23 +266,6 @@ def _options(kind: type, arguments: list[str], prog: str, needs: object):
 
         raise FlashSACError(f"which run? usage: {prog}")
     return options
-
-
-def _env_config(path: Path):
-    from flashsac.run import read_config
-
-    return read_config(path)[1].env if path.is_dir() else None
-
-
-def _own_task(task: str) -> str:
-    from flashsac.errors import FlashSACError
-
-    if task.startswith("custom:"):
-        raise FlashSACError(
-            f"this policy was trained from Python on an environment of your own ({task}). Load it there with "
-            "flashsac.load_policy(...), or train by name: flashsac train module:function."
-        )
-    return task
 
 
 if __name__ == "__main__":

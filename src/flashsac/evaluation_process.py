@@ -24,7 +24,7 @@ from safetensors.torch import load, save
 
 from flashsac.config import EnvConfig, TrainConfig
 from flashsac.errors import EvaluationLost, FlashSACError
-from flashsac.evaluate import Evaluation, Evaluator
+from flashsac.evaluation import Evaluation, Evaluator
 from flashsac.policy import Policy, policy_from
 from flashsac.sims.registry import more_like, must_evaluate_apart
 

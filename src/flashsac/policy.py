@@ -18,6 +18,7 @@ from flashsac.core.encoders import Encoder, make_encoder
 from flashsac.core.networks import Actor
 from flashsac.errors import CheckpointError
 from flashsac.sims.base import ActionScaler
+from flashsac.sims.tasks import suite_of, tasks
 from flashsac.types import EnvSpec, Obs, Pixels
 
 FORMAT = "1"
@@ -36,6 +37,10 @@ class Policy:
         self.shapes = _shapes(meta)
         self._scale = ActionScaler(tuple(meta["action_low"]), tuple(meta["action_high"]))
 
+    def __repr__(self) -> str:
+        takes = " and ".join(f"{_shape_text(shape)} ({group})" for group, shape in self.shapes.items())
+        return f"<flashsac.Policy for {self.task}: takes {takes}, gives {len(self.meta['action_low'])} actions>"
+
     def __call__(self, obs: np.ndarray | dict[str, np.ndarray]) -> np.ndarray:
         given = obs if isinstance(obs, dict) else {next(iter(self.shapes)): obs}
         batch, alone = {}, False
@@ -52,9 +57,20 @@ class Policy:
                 raise ValueError(
                     f"this policy for {self.task} takes observations '{group}' of {_shape_text(shape)}, not {_shape_text(rows.shape)}"
                 )
+            if not np.isfinite(rows).all():
+                raise ValueError(f"the observation '{group}' holds NaN or Inf: there is no action for it")
             batch[group] = torch.from_numpy(rows[None] if alone else rows)
         action = self._scale(self.act(batch).numpy())
         return action[0] if alone else action
+
+    def named_task(self) -> str:
+        """The task that the file's header names, if we know it: a file from elsewhere must not choose what is imported."""
+        if self.task in tasks() or (suite_of(self.task) == "gym" and self.task.count(":") == 1):
+            return self.task
+        raise CheckpointError(
+            f"this policy was trained on {self.task}, an environment of somebody's own, and a policy file alone does not decide which "
+            "code is run. Name the task with --task module:function (from Python: hand over the environment, env=...)."
+        )
 
     def save(self, path: str | Path) -> None:
         """Write it to a file of its own, which `load_policy` reads."""
@@ -144,9 +160,9 @@ def _network(config: AgentConfig) -> dict[str, Any]:
     }
 
 
-def load_policy(path: str | Path) -> Policy:
-    """From a policy file, or from a run directory: its best policy, else the newest."""
-    file = find_policy(Path(path))
+def load_policy(path: str | Path, checkpoint: str | int | None = None) -> Policy:
+    """From a policy file, or from a run directory: "best", "last" or a step; by default the best, else the newest."""
+    file = find_policy(Path(path), checkpoint)
     try:
         with safe_open(file, "pt") as opened:
             meta = json.loads((opened.metadata() or {}).get("flashsac_policy", "null"))
@@ -180,16 +196,27 @@ def policy_from(meta: dict[str, Any], tensors: dict[str, Tensor], source: str | 
     return Policy(actor, encoder, meta)
 
 
-def find_policy(path: Path) -> Path:
-    if path.is_file():
-        return path
+def find_policy(path: Path, checkpoint: str | int | None = None) -> Path:
+    """The file: of a run directory, of its folder of checkpoints, of one checkpoint, or `path` itself."""
     if not path.exists():
         raise CheckpointError(f"{path} does not exist. Name a run directory or a policy file.")
-    best = path / "checkpoints" / "best.safetensors"
-    newest = sorted(path.glob("checkpoints/step-*/policy.safetensors"), reverse=True)
-    for candidate in [best, *newest]:
-        if candidate.exists():
-            return candidate
-    raise CheckpointError(
-        f"there is no policy in {path}: it is no run directory, or its run has saved no checkpoint yet."
-    )
+    file = path if path.is_file() else path / "policy.safetensors"
+    if file.exists():
+        if checkpoint is not None:
+            raise CheckpointError(f"{path} is one policy already; --checkpoint chooses among those of a run directory.")
+        return file
+    folder = path if path.name == "checkpoints" else path / "checkpoints"
+    newest = sorted(folder.glob("step-*/policy.safetensors"), reverse=True)
+    best = [file for file in (folder / "best.safetensors",) if file.exists()]
+    if not best + newest:
+        raise CheckpointError(
+            f"there is no policy in {path}: it is no run directory, or its run has saved no checkpoint yet."
+        )
+    steps = {str(int(file.parent.name.split("-")[1])): [file] for file in newest}
+    wanted = str(checkpoint).removeprefix("step-").lstrip("0") if checkpoint is not None else None
+    found = best + newest if wanted is None else ({"best": best, "last": newest} | steps).get(wanted, [])
+    if not found:
+        raise CheckpointError(
+            f"there is no checkpoint '{checkpoint}' in {path}; there are {', '.join((['best'] if best else []) + ['last', *steps])}."
+        )
+    return found[0]

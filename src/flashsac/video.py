@@ -6,6 +6,10 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,47 +20,105 @@ from flashsac.policy import Policy, load_policy
 from flashsac.sims.gl import GL_HINT
 from flashsac.sims.registry import make_env, more_like
 
+FORMATS = (".mp4", ".mkv", ".mov", ".avi")
+PATIENCE = 1800.0
+"""Seconds after which a renderer is given up."""
+PACE = 5.0
+"""Seconds between lines that say how far the drawing is."""
+MARK = "flashsac-frame "
+"""What such a line of the drawing process begins with; simulators print lines of their own."""
 
-def record(policy_file: Path, out: Path, *, task: Any = None, seed: int = 0, seconds: float = 10.0) -> Path:
-    """Write an mp4 of one episode (at most `seconds` of it). Raises RenderError, saying what to install."""
-    policy = load_policy(policy_file)
-    task = policy.task if task is None else task
-    if not isinstance(task, str):
-        # A user's own object cannot be handed to another process; such environments draw through Gymnasium, which raises.
-        return record_here(policy, task, out, seed, seconds)
-    command = [sys.executable, "-m", "flashsac.video", str(policy_file), task, str(out), str(seed), str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    if done.returncode != 0:
-        reason = (
-            done.stderr.strip().splitlines()[-1]
-            if done.stderr.strip()
-            else f"the renderer died with code {done.returncode}"
+Say = Callable[[str], None]
+
+
+def record(
+    policy: Policy | Path, out: Path, *, task: Any = None, seed: int = 0, seconds: float = 10.0, say: Say | None = None
+) -> Path:
+    """Write a video of one episode (at most `seconds` of it). Raises RenderError, saying what to install."""
+    policy = load_policy(policy) if isinstance(policy, Path) else policy
+    task = policy.named_task() if task is None else task
+    say = say or (lambda line: None)
+    if isinstance(task, str):
+        _record_apart(policy, task, out, seed, seconds, say)
+        return out
+    # A user's own object cannot be handed to another process; such environments draw through Gymnasium, which raises.
+    try:
+        return record_here(policy, task, out, seed, seconds, say)
+    except Exception as error:  # whatever a user's own environment throws when it is asked to draw
+        raise RenderError(f"no video: {_reason(error)}") from error
+
+
+def checked_out(out: Path) -> Path:
+    """The file to write, .mp4 unless it says otherwise; refuses what could not be written, before anything is made."""
+    out = out if out.suffix else out.with_name(f"{out.name}.mp4")
+    if out.suffix.lower() not in FORMATS:
+        raise RenderError(f"{out}: a video's name ends in {', '.join(FORMATS)}.")
+    if not out.parent.is_dir():
+        raise RenderError(
+            f"{out} cannot be written: there is no directory {out.parent}. Name a file in one that exists."
         )
-        about_gl = not done.stderr.strip() or re.search(r"\bE?GL\b|egl|glfw|osmesa|glad|display", reason, re.IGNORECASE)
-        hint = f" {GL_HINT}" if about_gl and "apt-get" not in reason else ""
-        raise RenderError(f"no video of {task}: {reason.rstrip('.')}.{hint}")
     return out
 
 
-def record_here(policy: Policy, task: Any, out: Path, seed: int, seconds: float) -> Path:
+def _record_apart(policy: Policy, task: str, out: Path, seed: int, seconds: float, say: Say) -> None:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
+        file = Path(folder) / "policy.safetensors"
+        policy.save(file)
+        command = [sys.executable, "-m", "flashsac.video", str(file), task, str(out), str(seed), str(seconds)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        timer = threading.Timer(PATIENCE, process.kill)
+        timer.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith(MARK):
+                    say(line.removeprefix(MARK).rstrip())
+            code = process.wait()
+        finally:
+            in_time = timer.is_alive()
+            timer.cancel()
+            process.kill()
+            process.wait()
+        errors.seek(0)
+        said = errors.read().decode(errors="replace").strip().splitlines()
+    if code == 0:
+        return
+    reason = said[-1] if said else f"the renderer died with code {code}"
+    if not in_time:
+        reason = f"it was not drawn after {PATIENCE / 60:.0f} minutes. Draw fewer --seconds"
+    about_gl = in_time and (not said or re.search(r"\bE?GL\b|egl|glfw|osmesa|glad|display", reason, re.IGNORECASE))
+    hint = f" {GL_HINT}" if about_gl and "apt-get" not in reason else ""
+    raise RenderError(f"no video of {task}: {reason.rstrip('.')}.{hint}")
+
+
+def record_here(policy: Policy, task: Any, out: Path, seed: int, seconds: float, say: Say) -> Path:
     """The drawing itself, in this process."""
     import imageio.v2 as imageio
 
     env = make_env(more_like(task), policy.env_config(), render=True)
-    fps = env.spec.fps
-    out.parent.mkdir(parents=True, exist_ok=True)
+    writing = out.with_name(f".writing-{out.name}")
+    fps, total, said = env.spec.fps, max(1, round(seconds * env.spec.fps)), time.monotonic()
     try:
+        policy.check_fits(env.spec)
         obs = env.reset(seed)
+        frame = _even(env.render())  # what cannot be drawn leaves neither a file nor a directory behind
+        out.parent.mkdir(exist_ok=True)  # a run's videos
         # macro_block_size=2: H.264 needs even sizes, and must not blow 480 up to 496.
         writer: Any
-        with imageio.get_writer(out, fps=fps, macro_block_size=2, quality=7) as writer:
-            for _ in range(round(seconds * fps)):
-                writer.append_data(_even(env.render()))
+        with imageio.get_writer(writing, fps=fps, macro_block_size=2, quality=7) as writer:
+            for done in range(1, total + 1):
+                writer.append_data(frame)
                 step = env.step(policy.act(obs))
                 obs = step.obs
-                if bool(step.terminated[0] | step.truncated[0]):
+                if done == total or bool(step.terminated[0] | step.truncated[0]):
                     break
+                frame = _even(env.render())
+                if time.monotonic() - said > PACE:
+                    said = time.monotonic()
+                    say(f"  frame {done} of {total}")
+        writing.replace(out)
     finally:
+        writing.unlink(missing_ok=True)
         env.close()
     return out
 
@@ -66,7 +128,7 @@ def has_display() -> bool:
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) or sys.platform in ("darwin", "win32")
 
 
-def show(policy_file: Path, task: str, *, seed: int, seconds: float) -> None:
+def show(policy: Policy, task: Any, *, seed: int, seconds: float) -> None:
     """Play in a window, at real speed, until the time is up or the window is closed."""
     from matplotlib import pyplot as plt
 
@@ -74,9 +136,9 @@ def show(policy_file: Path, task: str, *, seed: int, seconds: float) -> None:
         raise RenderError(
             "matplotlib found no window toolkit. Install one (apt-get install python3-tk), or use --out FILE."
         )
-    policy = load_policy(policy_file)
     env = make_env(task, policy.env_config(), render=True)
     try:
+        policy.check_fits(env.spec)
         obs = env.reset(seed)
         picture = plt.imshow(env.render())
         plt.axis("off")
@@ -95,15 +157,21 @@ def _even(frame: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])
 
 
+def _reason(error: Exception) -> str:
+    """One line, a sentence also where an exception says nothing but its name."""
+    if isinstance(error, FlashSACError):
+        return str(error)
+    name, text = type(error).__name__, str(error).replace("\n", " ").strip()
+    return f"{name}: {text}" if text else f"the environment could not be drawn ({name})"
+
+
 def main(arguments: list[str]) -> int:
     policy_file, task, out, seed, seconds = arguments
+    say = lambda line: print(f"{MARK}{line}", flush=True)
     try:
-        record_here(load_policy(policy_file), task, Path(out), int(seed), float(seconds))
-    except FlashSACError as error:
-        print(error, file=sys.stderr)
-        return 1
+        record_here(load_policy(policy_file), task, Path(out), int(seed), float(seconds), say)
     except Exception as error:  # whatever a renderer throws; the caller prints this line
-        print(f"{type(error).__name__}: {error}".replace("\n", " "), file=sys.stderr)
+        print(_reason(error), file=sys.stderr)
         return 1
     return 0
 

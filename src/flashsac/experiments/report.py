@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ BOOTSTRAPS = 2000
 LABEL = "flashsac"
 """What runs are called that were given no name."""
 AXES = {"step": "environment steps", "seconds": "training time (s)"}
+FROM_IMAGES = f"transitions (every action is done {ACTION_REPEAT} times)"
+"""What the steps of a run on images count."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,13 +136,20 @@ def group_paths(arguments: list[str]) -> dict[str, list[Path]]:
     return groups
 
 
-def report(groups: dict[str, list[Path]], out: Path, published: Path | None = None) -> list[Path]:
+def report(
+    groups: dict[str, list[Path]],
+    out: Path,
+    published: Path | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Path]:
     """Draw every task found in the runs, each group of runs in its own colour; returns the files written."""
     by_task: dict[str, dict[str, list[Curve]]] = defaultdict(lambda: defaultdict(list))
     for name, paths in groups.items():
         for run in find_runs(paths):
             curve = read_curve(run)
-            if curve is not None:
+            if curve is None:
+                say(f"left out: {run}, which has not been evaluated")
+            else:
                 by_task[read_task_and_seed(run)[0]][name].append(curve)
     if not by_task:
         raise FlashSACError("none of the runs has been evaluated yet; run them with --eval.every above 0.")
@@ -206,7 +216,7 @@ def _draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str
                     alpha=0.1,
                     linewidth=0,
                 )
-        panel.set_xlabel(label)
+        panel.set_xlabel(FROM_IMAGES if axis == "step" and task.startswith("dmc-vision:") else label)
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel(metric_of(task).label)

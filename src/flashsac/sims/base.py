@@ -70,7 +70,8 @@ def action_bounds(low: np.ndarray, high: np.ndarray, task: str) -> tuple[tuple[f
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (high > low).all()):
         raise UnsupportedSpace(
             f"{task}: the action space is unbounded or empty (low {low.tolist()}, high {high.tolist()}). FlashSAC acts in "
-            "[-1, 1] and rescales to finite bounds: wrap the environment, for example with gymnasium.wrappers.RescaleAction."
+            "[-1, 1] and rescales to finite bounds, so say which actions make sense: gymnasium.wrappers.TransformAction(env, "
+            "lambda action: action, gymnasium.spaces.Box(-1.0, 1.0, env.action_space.shape)) for those of -1 to 1."
         )
     return tuple(low.tolist()), tuple(high.tolist())
 

@@ -127,10 +127,10 @@ ENGINES: dict[EngineName, Engine] = {
     "gymnasium": Engine(
         _gymnasium,
         {
-            "gym": Package("gymnasium", extra("mujoco")),
+            "gym": Package("gymnasium", extra("gym")),
             "mujoco": Package("mujoco", extra("mujoco")),
             "robotics": Package("gymnasium_robotics", extra("robotics")),
-            "myosuite": Package("myosuite", extra("myosuite")),
+            "myosuite": Package("myosuite", extra("myosuite", own_environment=True)),
             "metaworld": Package("metaworld", extra("metaworld", own_environment=True)),
         },
     ),

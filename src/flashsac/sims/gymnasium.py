@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from flashsac.types import EnvSpec, Pixels
 
 _GROUPS = {"actor": ("actor", "state", "policy"), "critic": ("critic", "privileged_state", "privileged")}
 """Names under which a dict observation may offer what the actor and what only the critic may see."""
+OLD_GYM = "Environments written for the old gym must be changed to Gymnasium's interface, which replaced it."
 
 
 def make_gymnasium(
@@ -64,15 +66,22 @@ def from_factory(
     return SequentialVecEnv(make, spec, first.action_space.dtype)
 
 
-def require_no_arguments(factory: Callable, name: str) -> None:
+def with_arguments(factory: Callable, known: dict[str, Any], name: str) -> Callable[[], Any]:
+    """The factory with those of the known arguments that it takes by name; None is left to its own default."""
     try:
-        inspect.signature(factory).bind()
+        signature = inspect.signature(factory)
+    except ValueError:
+        return factory  # something built in: no signature to look at
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    takes = {parameter.name for parameter in signature.parameters.values() if parameter.kind in by_name}
+    chosen = {key: value for key, value in known.items() if key in takes and value is not None}
+    try:
+        signature.bind(**chosen)
     except TypeError as error:
         raise UnsupportedSpace(
-            f"{name} must be a function without arguments that makes an environment ({error})."
+            f"{name} must be a function without arguments that makes an environment ({error}); it may take {', '.join(known)}."
         ) from error
-    except ValueError:
-        pass  # something built in: no signature to look at
+    return lambda: factory(**chosen)
 
 
 def _describe(env: Any, num_envs: int, name: str, frame_stack: int) -> EnvSpec:
@@ -98,7 +107,6 @@ def _describe(env: Any, num_envs: int, name: str, frame_stack: int) -> EnvSpec:
             )
     groups = _group_keys(boxes)
     low, high = action_bounds(env.action_space.low, env.action_space.high, name)
-    limit = env.spec.max_episode_steps if getattr(env, "spec", None) is not None else None
     fps = env.unwrapped.metadata.get("render_fps") or 30
     return EnvSpec(
         num_envs=num_envs,
@@ -110,10 +118,23 @@ def _describe(env: Any, num_envs: int, name: str, frame_stack: int) -> EnvSpec:
         action_dim=len(low),
         action_low=low,
         action_high=high,
-        max_episode_steps=limit,
+        max_episode_steps=_time_limit(env),
         fps=float(fps),
         pixels=_pixels([boxes[key].shape for key in groups.get("pixels", ())], frame_stack, name),
     )
+
+
+def _time_limit(env: Any) -> int | None:
+    """Also of an environment that was never registered, and so has no spec."""
+    from gymnasium.wrappers import TimeLimit
+
+    if getattr(env, "spec", None) is not None:
+        return env.spec.max_episode_steps
+    while env is not env.unwrapped:
+        if isinstance(env, TimeLimit):
+            return env._max_episode_steps
+        env = env.env
+    return None
 
 
 def _pixels(shapes: list[tuple[int, ...]], frame_stack: int, name: str) -> Pixels | None:
@@ -150,6 +171,14 @@ def _group_keys(boxes: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     return groups | ({"actor": tuple(sorted(keys))} if keys else {})
 
 
+def _enlarged(image: np.ndarray) -> np.ndarray:
+    """A small observation as a picture to look at: colours last, three of them."""
+    picture = np.moveaxis(channels_first(image), 0, -1)
+    picture = picture[..., :3] if picture.shape[-1] >= 3 else np.repeat(picture[..., :1], 3, -1)
+    times = max(1, 240 // min(picture.shape[:2]))
+    return picture.repeat(times, 0).repeat(times, 1)
+
+
 class GymEnv:
     """A Gymnasium environment as a OneEnv."""
 
@@ -159,6 +188,7 @@ class GymEnv:
         self._groups = _group_keys(_boxes(env))
         self._images = self._groups.pop("pixels", ())
         self._frames = FrameStack(frame_stack)
+        self._picture: np.ndarray | None = None  # what the first camera showed last
 
     def _split(self, obs: Any, stack: Callable[[np.ndarray], np.ndarray]) -> dict[str, np.ndarray]:
         by_key = obs if isinstance(obs, dict) else {"": obs}
@@ -173,15 +203,30 @@ class GymEnv:
                     f"the environment returned images of {images[0].dtype}, but its observation space says uint8 (0 to 255). Correct "
                     "what it returns."
                 )
+            self._picture = images[0]
             groups["pixels"] = stack(np.concatenate([channels_first(image) for image in images]))
         return groups
 
     def reset(self, seed: int | None) -> dict[str, np.ndarray]:
-        obs, _ = self._env.reset(seed=seed)
-        return self._split(obs, self._frames.begin)
+        try:
+            result = self._env.reset(seed=seed)
+        except TypeError as error:
+            if "'seed'" not in str(error):
+                raise
+            raise BadSimulation(f"the environment's reset() takes no seed ({error}). {OLD_GYM}") from error
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise BadSimulation(f"the environment's reset() returned no pair (observation, info). {OLD_GYM}")
+        return self._split(result[0], self._frames.begin)
 
     def step(self, action: np.ndarray) -> Outcome:
-        obs, reward, terminated, truncated, info = self._env.step(action.reshape(self._shape))
+        try:
+            obs, reward, terminated, truncated, info = self._env.step(action.reshape(self._shape))
+        except ValueError as error:
+            if "expected 5" not in str(error):
+                raise
+            raise BadSimulation(
+                f"the environment's step() must return (observation, reward, terminated, truncated, info): {error}. {OLD_GYM}"
+            ) from error
         return self._split(obs, self._frames.add), float(reward), bool(terminated), bool(truncated), info
 
     def rng_state(self) -> dict[str, Any]:
@@ -191,9 +236,20 @@ class GymEnv:
         self._env.unwrapped.np_random.bit_generator.state = state
 
     def render(self) -> np.ndarray:
-        frame = self._env.render()
-        if frame is None:
-            raise RenderError("the environment draws nothing: make it with render_mode='rgb_array'.")
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Gymnasium's, about the missing render_mode: we say so ourselves
+                frame = self._env.render()
+        except NotImplementedError:
+            frame = None
+        if frame is None and self._picture is not None:
+            return _enlarged(self._picture)
+        if np.ndim(frame) != 3:
+            raise RenderError(
+                "the environment draws no pictures. Its render() must return an array (height, width, 3); Gymnasium's own do if they "
+                "are made with render_mode='rgb_array'."
+            )
         return np.asarray(frame)
 
     def close(self) -> None:

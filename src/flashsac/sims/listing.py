@@ -2,45 +2,75 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
+from collections import Counter
 
+from flashsac.config import EngineName
 from flashsac.errors import UnknownTask
 from flashsac.sims.engines import ENGINES
 from flashsac.sims.tasks import SUITES, Task, tasks
 
-LONG = 60
-"""Suites with more tasks than this show only the paper's unless they are asked for."""
+HINT = """\
+flashsac list SUITE: its tasks, and how to install it. flashsac list WORD: tasks with that in their name. --paper: the paper's 72.
+Any other Gymnasium environment: gym:ID, or module:function of your own that makes one."""
 
 
 def print_tasks(wanted: str | None = None, *, paper: bool = False) -> None:
+    """An overview, or the tasks of a suite, or those whose name contains a word."""
     from rich.console import Console
 
-    if wanted is not None and wanted not in SUITES:
-        raise UnknownTask(f"there is no suite '{wanted}'; there are {', '.join(SUITES)}.")
+    rows = [task for task in tasks().values() if not paper or task.normal is not None]
+    if wanted is not None:
+        inside = (lambda task: task.suite == wanted) if wanted in SUITES else lambda task: _contains(task, wanted)
+        rows = [task for task in rows if inside(task)]
+    if not rows:
+        raise _nothing_called(wanted or "", paper)
     # Into a pipe or a file nothing must be cut off.
     console = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 160)
-    if paper:
-        console.print(
-            _table([task for task in tasks().values() if task.normal is not None and wanted in (None, task.suite)])
-        )
+    if wanted is None and not paper:
+        console.print(_overview())
+        console.print(f"\n{HINT}", markup=False)
         return
-    for name, suite in SUITES.items():
-        if wanted not in (None, name):
-            continue
-        rows = [task for task in tasks().values() if task.suite == name]
-        console.print(f"[bold]{name}[/bold]: {suite.about} (preset {suite.preset}, discount {suite.discount:g})")
-        for engine in sorted({engine for task in rows for engine in task.engines}):
-            package = ENGINES[engine].packages[name]
+    if wanted in SUITES and not paper:
+        suite = SUITES[wanted]
+        console.print(f"[bold]{wanted}[/bold]: {suite.about} (preset {suite.preset}, discount {suite.discount:g})")
+        for engine in _engines(rows):
+            package = ENGINES[engine].packages[wanted]
             state = "installed" if package.installed else f"not installed: {package.install}"
             console.print(f"  {engine}: {state}", markup=False)
-        shown = rows if wanted or len(rows) <= LONG else [task for task in rows if task.normal is not None] or rows[:5]
-        console.print(_table(shown))
-        if len(shown) < len(rows):
-            console.print(f"  ... and {len(rows) - len(shown)} more: flashsac list {name}", markup=False)
-        console.print()
-    console.print(
-        "Any other Gymnasium environment: gym:ID, or module:function of your own that makes one.", markup=False
+    console.print(_table(rows))
+
+
+def _contains(task: Task, word: str) -> bool:
+    return word.lower() in task.full_name.lower()
+
+
+def _nothing_called(word: str, paper: bool) -> UnknownTask:
+    near = difflib.get_close_matches(word, [*SUITES, *(task.name for task in tasks().values())], n=3)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    where = " in the paper" if paper else ""
+    return UnknownTask(
+        f"there is no suite '{word}'{where}, and no task with that in its name.{hint} `flashsac list` shows the suites."
     )
+
+
+def _engines(rows: list[Task]) -> list[EngineName]:
+    return sorted({engine for task in rows for engine in task.engines})
+
+
+def _overview():
+    from rich.table import Column, Table
+
+    titles = ("suite", "tasks", "in the paper", "engines", "what")
+    table = Table(*(Column(title, no_wrap=title != "what") for title in titles), box=None)
+    paper = Counter(task.suite for task in tasks().values() if task.normal is not None)
+    for name, suite in SUITES.items():
+        rows = [task for task in tasks().values() if task.suite == name]
+        here = {engine: ENGINES[engine].packages[name].installed for engine in _engines(rows)}
+        engines = ", ".join(engine if installed else f"{engine} (not installed)" for engine, installed in here.items())
+        table.add_row(name, str(len(rows)), str(paper[name] or ""), engines, suite.about)
+    return table
 
 
 def _table(rows: list[Task]):

@@ -10,13 +10,14 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from flashsac.config import EngineName, EnvConfig
-from flashsac.errors import FlashSACError, MissingExtra, NotEnoughMemory, UnknownTask
+from flashsac.errors import FlashSACError, MissingExtra, NotEnoughMemory, UnknownTask, UnsupportedSpace
 from flashsac.memory import available_memory, size_text
 from flashsac.sims.engines import ENGINES, Options
-from flashsac.sims.tasks import Task, suite_of, tasks, unknown_task
+from flashsac.sims.tasks import Task, check_task, suite_of, tasks, unknown_task
 
 if TYPE_CHECKING:
     from flashsac.sims.base import VecEnv
@@ -39,19 +40,18 @@ def make_env(
 
 def _make(task: Any, config: EnvConfig, render: bool, device: str) -> VecEnv:
     if not isinstance(task, str):
-        return _users_own(task, config)
+        return _users_own(task, config, render=render)
+    check_task(task)
     suite = suite_of(task)
     if suite is None:
-        return _users_own(_import_factory(task), config, name=task)
+        return _users_own(_import_factory(task), config, name=task, render=render)
     images = (config.image_size, config.frame_stack, config.with_state)
     options = Options(
         config.num_envs, config.max_episode_steps, render, device, *images, config.overlap, config.options
     )
     known = tasks().get(task)
-    if known is None and suite == "gym":
-        return _registered_with_gymnasium(task, options)
     if known is None:
-        raise unknown_task(task)
+        return _registered_with_gymnasium(task, options)
     check_memory(known, config, device)
     engine = choose_engine(known, config)
     if config.options and engine != "envpool":
@@ -79,9 +79,10 @@ def choose_engine(task: Task, config: EnvConfig) -> EngineName:
     for name in order:
         if ENGINES[name].packages[task.suite].installed:
             return name
-    lines = " or ".join(ENGINES[name].packages[task.suite].install for name in order)
+    packages = [ENGINES[name].packages[task.suite] for name in order]
     raise MissingExtra(
-        f"{task.full_name} needs a simulator that is not installed ({', '.join(order)}). Install it with: {lines}"
+        f"{task.full_name} needs a package that is not installed ({' or '.join(package.module for package in packages)}). Install it "
+        f"with: {' or '.join(package.install for package in packages)}"
     )
 
 
@@ -124,14 +125,22 @@ def _registered_with_gymnasium(task: str, options: Options) -> VecEnv:
     package, _, name = env_id.rpartition(":")
     try:
         if package:
-            importlib.import_module(package)  # it registers its environments when it is imported
+            _import(package)  # it registers its environments when it is imported
         gymnasium.spec(name)
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        near = difflib.get_close_matches(env_id, list(gymnasium.registry), n=3, cutoff=0.5)
-        hint = f" Did you mean {' or '.join('gym:' + name for name in near)}?" if near else ""
+    except ModuleNotFoundError as error:
         raise UnknownTask(
-            f"Gymnasium knows no environment '{env_id}'.{hint} If a package of yours registers it, write "
-            f"gym:package:{env_id}, or hand over a factory: flashsac train module:function."
+            f"{task}: there is no module '{error.name}', neither installed nor in {Path.cwd()}. Install it, or run from its directory."
+        ) from error
+    except gymnasium.error.Error as error:
+        near = difflib.get_close_matches(name, list(gymnasium.registry), n=3, cutoff=0.5)
+        hint = f" Did you mean {' or '.join('gym:' + name for name in near)}?" if near else ""
+        advice = (
+            f"{package} was imported and does not register it"
+            if package
+            else f"If a package registers it: gym:package:{name}"
+        )
+        raise UnknownTask(
+            f"Gymnasium knows no environment '{name}'.{hint} {advice}. Or name a function that makes it: module:function."
         ) from error
     try:
         return make_gymnasium(
@@ -145,14 +154,17 @@ def _registered_with_gymnasium(task: str, options: Options) -> VecEnv:
         raise MissingExtra(f"{task}: {error}") from error
 
 
+def _import(module: str) -> ModuleType:
+    """Also one in the current directory: `flashsac train my_module:make_env` in the folder of my_module.py."""
+    if importlib.util.find_spec(module.split(".")[0]) is None:
+        sys.path.insert(0, str(Path.cwd()))
+    return importlib.import_module(module)
+
+
 def _import_factory(task: str) -> Callable[[], Any]:
     module_name, _, function = task.partition(":")
-    if not function:
-        raise unknown_task(task)
-    if importlib.util.find_spec(module_name.split(".")[0]) is None:
-        sys.path.insert(0, str(Path.cwd()))  # `flashsac train my_module:make_env` in the folder of my_module.py
     try:
-        module = importlib.import_module(module_name)
+        module = _import(module_name)
     except ModuleNotFoundError as error:
         if error.name != module_name.split(".")[0]:
             raise
@@ -165,26 +177,35 @@ def _import_factory(task: str) -> Callable[[], Any]:
     return getattr(module, function)
 
 
-def _users_own(source: Any, config: EnvConfig, name: str | None = None) -> VecEnv:
-    from flashsac.sims.gymnasium import from_factory, require_no_arguments
+def _users_own(source: Any, config: EnvConfig, *, name: str | None = None, render: bool = False) -> VecEnv:
+    from gymnasium.vector import VectorEnv
+
+    from flashsac.sims.gymnasium import from_factory, with_arguments
     from flashsac.sims.rsl_rl import from_rsl_rl, speaks_rsl_rl
     from flashsac.types import EnvSpec
 
     name = name or str(getattr(source, "__name__", type(source).__name__))
+    make = None
     if callable(source):
-        require_no_arguments(source, name)
-    first = source() if callable(source) else source
+        known = {"num_envs": config.num_envs, "max_episode_steps": config.max_episode_steps}
+        make = with_arguments(source, known | {"render_mode": "rgb_array" if render else None}, name)
+    first = source if make is None else make()
+    if isinstance(first, VectorEnv):
+        raise UnsupportedSpace(
+            f"{name} is a gymnasium.vector.VectorEnv. Hand over a function that makes one single environment instead (lambda: "
+            "gymnasium.make(...)) and say how many with --env.num-envs N; the trainer steps them together itself."
+        )
     if speaks_rsl_rl(first):
         return from_rsl_rl(first)
     if isinstance(getattr(first, "spec", None), EnvSpec):
         return first  # many environments already, by our own contract
-    if not callable(source) and config.num_envs != 1:
+    if make is None and config.num_envs != 1:
         raise FlashSACError(
             f"an environment object is one environment, but {config.num_envs} are asked for. "
             "Hand over a function that makes one instead, or set num_envs=1."
         )
     pending = [first]
-    factory = lambda: pending.pop() if pending else source()
+    factory = lambda: pending.pop() if pending or make is None else make()
     limit = config.max_episode_steps
     if limit is not None:
         from gymnasium.wrappers import TimeLimit

@@ -102,6 +102,16 @@ def suite_of(task: str) -> str | None:
     return prefix if prefix in SUITES else None
 
 
+def check_task(task: str) -> None:
+    """Raises UnknownTask for a name that nothing can match; a module of the user's own is not looked for yet."""
+    suite, (module, _, function) = suite_of(task), task.partition(":")
+    if suite is None and (module.endswith(".py") or "/" in module):
+        dotted = module.removesuffix(".py").strip("./").replace("/", ".")
+        raise UnknownTask(f"'{module}' is a file; name it as a module: {dotted}:{function or 'function'}")
+    if ":" not in task or (suite not in (None, "gym") and task not in tasks()):
+        raise unknown_task(task)
+
+
 def unknown_task(task: str) -> UnknownTask:
     """The error for a name that nothing matches, with the nearest that exist."""
     suite = suite_of(task)

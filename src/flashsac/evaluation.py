@@ -42,11 +42,13 @@ class Evaluator:
     def __init__(self, task: Any, config: EnvConfig, episodes: int, seed: int, *, device: str = "cpu"):
         if episodes < 1:
             raise FlashSACError(f"--episodes must be at least 1, not {episodes}.")
-        self.quota = -(-episodes // min(episodes, MAX_PARALLEL))
         self.episodes, self.seed = episodes, seed
-        num_envs = -(-episodes // self.quota)
+        num_envs = -(-episodes // -(-episodes // min(episodes, MAX_PARALLEL)))
         # Nobody learns meanwhile, so environments need no processes of their own.
         self.env = make_env(task, dataclasses.replace(config, num_envs=num_envs, overlap=False), device=device)
+        self.quota = -(
+            -episodes // self.env.spec.num_envs
+        )  # an environment of the user's own may decide how many there are
 
     def judge(self, policy: Policy) -> Evaluation:
         return self.run(policy.act)

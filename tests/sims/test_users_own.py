@@ -1,0 +1,99 @@
+"""Environments as users bring them: what is passed on to them, and what they get wrong."""
+
+from __future__ import annotations
+
+import gymnasium
+import pytest
+import torch
+from gymnasium.wrappers import TimeLimit
+
+import flashsac
+from flashsac.config import EnvConfig
+from flashsac.errors import BadSimulation, FlashSACError, MissingExtra, UnsupportedSpace
+from flashsac.sims import registry
+from flashsac.sims.check import check_env
+from flashsac.sims.registry import make_env
+from tests import toy_envs
+from tests.helpers import TINY
+
+
+def test_factories_are_asked_by_name_for_what_they_take():
+    seen = []
+
+    def make(num_envs, *, max_episode_steps=3, other=None):
+        seen.append((num_envs, max_episode_steps, other))
+        return make_env(toy_envs.make_point, EnvConfig(num_envs=num_envs))
+
+    assert make_env(make, EnvConfig(num_envs=5)).spec.num_envs == 5
+    make_env(make, EnvConfig(num_envs=4, max_episode_steps=9))
+    assert seen == [(5, 3, None), (4, 9, None)]
+    with pytest.raises(UnsupportedSpace, match="it may take num_envs, max_episode_steps, render_mode"):
+        make_env(lambda width: None, EnvConfig(num_envs=1))
+
+
+class OldStep(toy_envs.PointEnv):
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, reward, terminated or truncated, info
+
+
+class OldReset(toy_envs.PointEnv):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
+class Seedless(toy_envs.PointEnv):
+    def reset(self):
+        return super().reset()
+
+
+@pytest.mark.parametrize("limit", [None, 10])
+def test_the_old_interface_is_named(limit):
+    config = EnvConfig(num_envs=1, max_episode_steps=limit)
+    env = make_env(OldStep, config)
+    env.reset(0)
+    with pytest.raises(BadSimulation, match=r"must return \(observation, reward, terminated.*old gym"):
+        env.step(torch.zeros(1, 2))
+    with pytest.raises(BadSimulation, match="no pair.*old gym"):
+        make_env(OldReset, config).reset(0)
+    with pytest.raises(BadSimulation, match="takes no seed.*old gym"):
+        make_env(Seedless, config).reset(0)
+
+
+@pytest.mark.parametrize("as_object", [True, False])
+def test_gymnasiums_vector_environments_are_refused_with_what_to_hand_over(tmp_path, as_object):
+    make = lambda: gymnasium.make_vec("Pendulum-v1", num_envs=2)
+    with pytest.raises(FlashSACError, match="makes one single environment instead"):
+        flashsac.train(make() if as_object else make, run_dir=str(tmp_path / "run"), quiet=True, **TINY)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_advice_for_unbounded_actions_works():
+    with pytest.raises(UnsupportedSpace, match="unbounded") as caught:
+        make_env(toy_envs.Unbounded, EnvConfig(num_envs=1))
+    text = str(caught.value)
+    advice = text[text.index("gymnasium.wrappers.") : text.index(" for those of")]
+    wrapped = lambda: eval(advice, {"gymnasium": gymnasium, "env": toy_envs.Unbounded()})
+    check_env(make_env(wrapped, EnvConfig(num_envs=2)))
+
+
+def test_a_time_limit_is_seen_without_a_spec():
+    assert make_env(toy_envs.make_point, EnvConfig(num_envs=1)).spec.max_episode_steps is None
+    assert make_env(toy_envs.make_point, EnvConfig(num_envs=1, max_episode_steps=5)).spec.max_episode_steps == 5
+    wrapped = lambda: gymnasium.wrappers.OrderEnforcing(TimeLimit(toy_envs.PointEnv(), 7))
+    assert make_env(wrapped, EnvConfig(num_envs=1)).spec.max_episode_steps == 7
+
+
+def test_training_without_a_time_limit_says_where_evaluation_cuts(tmp_path, capfd):
+    settings = TINY | dict(steps=120, run_dir=str(tmp_path / "run"))
+    flashsac.train(toy_envs.make_point, **settings)
+    assert "evaluation cuts episodes at 10,000 steps" in capfd.readouterr().out
+    limited = settings | dict(env=dict(num_envs=2, max_episode_steps=10), run_dir=str(tmp_path / "limited"))
+    flashsac.train(toy_envs.make_point, **limited)
+    assert "evaluation cuts" not in capfd.readouterr().out
+
+
+def test_missing_packages_are_named_with_their_install_lines(monkeypatch):
+    monkeypatch.setattr(registry.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"not installed \(myosuite or envpool\).*a virtual environment of its own"):
+        make_env("myosuite:myo-reach", EnvConfig(num_envs=1))

@@ -1,0 +1,91 @@
+"""Measuring and filming what was trained, by whoever trained it and however it is named."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import flashsac
+from flashsac.errors import CheckpointError, FlashSACError
+from flashsac.policy import find_policy
+from tests import toy_envs
+from tests.helpers import cli, tiny_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Begun from Python, on an environment of one's own."""
+    return tiny_run(tmp_path_factory.mktemp("trained") / "run", checkpoint_every=200)
+
+
+def test_evaluate_a_run_begun_from_python(run):
+    result = flashsac.evaluate(run, toy_envs.make_point, episodes=3)
+    assert result.returns.shape == (3,)
+    assert (result.lengths == 20).all()
+    again = flashsac.evaluate(flashsac.load_policy(run), "tests.toy_envs:make_point", episodes=3)
+    assert np.array_equal(result.returns, again.returns)
+    one = flashsac.evaluate(run, toy_envs.PointEnv(), episodes=3)
+    assert np.array_equal(result.returns, one.returns)
+    with pytest.raises(FlashSACError, match="trained from Python.*--task module:function"):
+        flashsac.evaluate(run)
+
+
+def test_task_on_the_command_line(run):
+    done = cli("eval", str(run), "--task", "tests.toy_envs:make_point", "--episodes", "2", "--checkpoint", "last")
+    assert "tests.toy_envs:make_point: return" in done.stdout
+    assert str(find_policy(run, "last")) in done.stdout
+    done = cli("eval", str(run), "--task", "gym:Pendulum-v1", check=False)
+    assert "the environment now shows 3 numbers" in done.stderr
+
+
+def test_checkpoints_by_any_name(run):
+    folder = run / "checkpoints"
+    last, earlier = folder / "step-000000000600", folder / "step-000000000400"
+    assert find_policy(run) == find_policy(folder) == find_policy(run, "best") == folder / "best.safetensors"
+    assert find_policy(run, "last") == find_policy(last) == last / "policy.safetensors"
+    assert find_policy(run, "400") == find_policy(run, 400) == find_policy(folder, earlier.name) == find_policy(earlier)
+    with pytest.raises(CheckpointError, match="no checkpoint '7' in .*; there are best, last, 600, 400"):
+        find_policy(run, 7)
+    with pytest.raises(CheckpointError, match="one policy already"):
+        find_policy(folder / "best.safetensors", "last")
+    for path in (folder, last):
+        assert len(flashsac.evaluate(path, toy_envs.make_point, episodes=1).returns) == 1
+
+
+@pytest.mark.parametrize("task", ["trap:make_env", "gym:trap:Trap-v0", "custom:make_point"])
+def test_a_policy_file_does_not_choose_what_is_imported(run, tmp_path, monkeypatch, task):
+    (tmp_path / "trap.py").write_text("open('sprung', 'w').close()\n")
+    policy = flashsac.load_policy(run)
+    policy.meta["task"] = policy.task = task
+    policy.save(tmp_path / "gift.safetensors")
+    monkeypatch.chdir(tmp_path)
+    for command in ("eval", "play"):
+        done = cli(command, "gift.safetensors", cwd=tmp_path, check=False)
+        assert "--task module:function" in done.stderr
+        assert "Traceback" not in done.stderr
+    with pytest.raises(CheckpointError, match="does not decide which code is run"):
+        flashsac.evaluate(flashsac.load_policy("gift.safetensors"))
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_the_task_of_a_run_is_its_owners(tmp_path, monkeypatch):
+    run = tiny_run(tmp_path / "run", task="tests.toy_envs:make_point", steps=200)
+    assert json.loads((run / "config.json").read_text())["task"] == "tests.toy_envs:make_point"
+    assert len(flashsac.evaluate(run, episodes=2).returns) == 2
+
+
+def test_a_policy_says_what_it_is_and_refuses_nan(run):
+    policy = flashsac.load_policy(run)
+    assert repr(policy) == "<flashsac.Policy for custom:make_point: takes 2 numbers (actor), gives 2 actions>"
+    with pytest.raises(ValueError, match="holds NaN or Inf"):
+        policy(np.array([0.0, np.nan]))
+
+
+def test_every_episode_is_there_where_the_environment_decides_how_many_run_at_once(run):
+    from flashsac.config import EnvConfig
+    from flashsac.sims.registry import make_env
+
+    three = lambda: make_env(toy_envs.make_point, EnvConfig(num_envs=3))
+    assert flashsac.evaluate(run, three, episodes=10).returns.shape == (10,)
