@@ -48,7 +48,8 @@ from flashsac.robot.rewards import REWARDS, Column
 OBS_GROUPS = {"actor": ("actor",), "critic": ("actor", "privileged")}
 """The critic sees what the actor sees, with the same noise, and the privileged terms."""
 TOUCHABLE = r"pelvis|torso_link|.*_(hip_roll|hip_yaw|knee|shoulder_yaw|elbow|wrist_pitch|wrist_yaw)_link"
-"""Bodies beside the feet that have a shape to collide with."""
+"""Bodies beside the feet that have a shape to collide with. Only the ground counts: mjlab's capsules are thicker than the robot, and
+hands that brush the hips, a centimetre away in the default pose, would cost more than walking earns."""
 
 
 def g1_env_cfg(*, rough: bool, column: Column = "flashsac", play: bool = False) -> ManagerBasedRlEnvCfg:
@@ -153,6 +154,7 @@ def _sensors() -> tuple[SensorCfg, ...]:
         ContactSensorCfg(
             name=BODIES_SENSOR,
             primary=ContactMatch(mode="body", pattern=TOUCHABLE, entity="robot"),
+            secondary=terrain,
             reduce="netforce",
         ),
         ContactSensorCfg(
