@@ -78,6 +78,19 @@ def test_gains_and_pose_of_the_compiled_model(flat):
     assert (limits["left_knee_joint"], limits["waist_roll_joint"], limits["right_wrist_yaw_joint"]) == (139, 50, 5)
 
 
+def test_mjlabs_export_describes_the_robot(flat):
+    """What its ONNX files say, and robots' computers read."""
+    from mjlab.rl.exporter_utils import get_base_metadata
+
+    said = get_base_metadata(flat._base, "run")
+    assert said["joint_names"] == [joint.name for joint in JOINTS]
+    assert said["joint_stiffness"] == pytest.approx([joint.stiffness for joint in JOINTS])
+    assert said["joint_damping"] == pytest.approx([joint.damping for joint in JOINTS])
+    assert said["default_joint_pos"] == pytest.approx([joint.default for joint in JOINTS])
+    assert said["action_scale"] == pytest.approx(G1.action_scale)
+    assert said["observation_names"] == [term.name for term in G1.observation]
+
+
 def test_rates(flat):
     assert flat._base.physics_dt == pytest.approx(1 / 200)
     assert flat._base.step_dt == pytest.approx(1 / 50)

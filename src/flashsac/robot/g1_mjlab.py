@@ -198,7 +198,7 @@ def _group(terms: tuple[Term, ...]) -> ObservationGroupCfg:
 
 def _actions() -> dict[str, ActionTermCfg]:
     scale = {joint.name: scale for joint, scale in zip(G1.joints, G1.action_scale, strict=True)}
-    return {"joint_position": JointPositionActionCfg(entity_name="robot", actuator_names=(".*",), scale=scale)}
+    return {"joint_pos": JointPositionActionCfg(entity_name="robot", actuator_names=(".*",), scale=scale)}
 
 
 def _commands() -> dict[str, CommandTermCfg]:
