@@ -113,3 +113,14 @@ def test_tasks_from_pixels_are_left_out():
     assert "Mjlab-Velocity-Rough-Unitree-G1-FlashSAC" in names
     assert "Mjlab-Lift-Cube-Yam-FlashSAC" in names
     assert "Mjlab-Lift-Cube-Yam-Rgb-FlashSAC" not in names
+
+
+def test_the_papers_g1_task_is_there_for_both_algorithms():
+    import mjlab.tasks  # noqa: F401
+    from mjlab.tasks.registry import list_tasks, load_rl_cfg, load_runner_cls
+
+    ours = [name for name in list_tasks() if name.startswith("FlashSAC-")]
+    assert ours == ["FlashSAC-G1-Flat", "FlashSAC-G1-Flat-PPO", "FlashSAC-G1-Rough", "FlashSAC-G1-Rough-PPO"]
+    for name in ours:
+        assert load_rl_cfg(name).obs_groups == {"actor": ("actor",), "critic": ("actor", "privileged")}
+        assert ("PPO" in name) == (load_runner_cls(name).__name__ != "FlashSACRunner")

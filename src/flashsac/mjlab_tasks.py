@@ -1,14 +1,20 @@
-"""Every task of mjlab a second time, trained by FlashSAC: mjlab's own `train` and `play` find them under the name TASK-FlashSAC.
+"""Every task of mjlab a second time, trained by FlashSAC: mjlab's own `train` and `play` find them under the name TASK-FlashSAC. And
+the paper's G1 task: FlashSAC-G1-Flat and FlashSAC-G1-Rough.
 
 mjlab imports this file when it starts (entry-point group `mjlab.tasks`); nothing else does.
 """
 
 from __future__ import annotations
 
+import dataclasses
+
 import mjlab.tasks  # noqa: F401 (registers mjlab's own)
 from mjlab.tasks.registry import list_tasks, load_env_cfg, load_rl_cfg, register_mjlab_task
+from mjlab.tasks.velocity.config.g1.rl_cfg import unitree_g1_ppo_runner_cfg
+from mjlab.tasks.velocity.rl import VelocityOnPolicyRunner
 
 from flashsac.mjlab_runner import SUFFIX, FlashSACRunner, FlashSACRunnerCfg
+from flashsac.robot.g1_mjlab import OBS_GROUPS, g1_env_cfg
 
 for task_id in list_tasks():
     ppo = load_rl_cfg(task_id)
@@ -26,4 +32,22 @@ for task_id in list_tasks():
             experiment_name=f"{ppo.experiment_name}_flashsac",
         ),
         FlashSACRunner,
+    )
+
+# The paper's G1 task, with FlashSAC and its reward weights; as TASK-PPO with mjlab's PPO and the paper's weights for it.
+for name, rough in (("Flat", False), ("Rough", True)):
+    task_id, experiment = f"FlashSAC-G1-{name}", f"flashsac_g1_{name.lower()}"
+    register_mjlab_task(
+        task_id,
+        g1_env_cfg(rough=rough),
+        g1_env_cfg(rough=rough, play=True),
+        FlashSACRunnerCfg(num_steps_per_env=24, obs_groups=OBS_GROUPS, experiment_name=experiment),
+        FlashSACRunner,
+    )
+    register_mjlab_task(
+        f"{task_id}-PPO",
+        g1_env_cfg(rough=rough, column="ppo"),
+        g1_env_cfg(rough=rough, column="ppo", play=True),
+        dataclasses.replace(unitree_g1_ppo_runner_cfg(), obs_groups=OBS_GROUPS, experiment_name=f"{experiment}_ppo"),
+        VelocityOnPolicyRunner,
     )

@@ -20,8 +20,12 @@ TermName = Literal[
     "joint_velocity",
     "last_action",
     "phase",
+    "foot_contact",
+    "height_map",
 ]
-"""Velocities and the direction of gravity in the base's frame; joint positions from the default pose; phase: cosines, then sines."""
+"""The last two are for critics.
+
+Velocities and the direction of gravity in the base's frame; joint positions from the default pose; phase: cosines, then sines."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,4 +53,17 @@ OBSERVATION = (
 HEIGHT_MAP = (17, 11)
 """Points ahead and to the side that the critic knows the height of."""
 
+HEIGHT_MAP_SPACING = 0.1
+"""Metres between them. The paper names none; this is the usual choice, 0.8 m ahead and behind, 0.5 m to either side."""
+
+PRIVILEGED = (
+    Term("linear_velocity", 3, noise=0.1),
+    Term("foot_contact", 2),
+    Term("height_map", HEIGHT_MAP[0] * HEIGHT_MAP[1]),
+)
+"""What the critic sees beside the actor's observation. The map runs from right to left, and in each line from behind to ahead."""
+
+STANDING_HEIGHT = 0.78
+"""Metres from the ground to the base's origin, in the default pose with the soles on the ground."""
+
 G1 = Robot("unitree_g1", JOINTS, (ACTION_SCALE,) * len(JOINTS), OBSERVATION)
