@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from flashsac.config import EnvConfig
+from flashsac.robot import g1
 from flashsac.robot.joystick import T1_JOINTS
 from flashsac.robot.symmetry import mirror
 from flashsac.sims.registry import make_env
+from flashsac.types import EnvSpec
 
 GO1 = tuple(f"{leg}_{part}_joint" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf"))
 
@@ -33,6 +35,24 @@ def test_a_quadruped_by_hand():
     mirrored = mirror(("joints", "feet"), GO1, ("FR", "FL", "RR", "RL"))
     x = np.arange(1.0, 17.0)
     assert seen(mirrored, x).tolist() == [-4, 5, 6, -1, 2, 3, -10, 11, 12, -7, 8, 9, 14, 13, 16, 15]
+
+
+def test_a_height_map_by_hand():
+    mirrored = mirror(("grid",), (), (), grid=(3, 2))
+    assert seen(mirrored, np.arange(1.0, 7.0)).tolist() == [5, 6, 3, 4, 1, 2]
+
+
+def test_the_papers_g1():
+    bounds = (-1.0,) * 29, (1.0,) * 29
+    spec = g1.described(EnvSpec(1, {"actor": 96, "critic": 288}, 29, *bounds, None))
+    assert spec.velocity == (96, 99)
+    assert [len(spec.mirrors[group].source) for group in ("actor", "critic", "action")] == [96, 288, 29]
+    x = np.arange(288.0)
+    turned = seen(spec.mirrors["critic"], x)
+    assert turned[96:99].tolist() == [96, -97, 98]
+    assert turned[99:101].tolist() == [100, 99]
+    assert turned[101:118].tolist() == x[288 - 17 :].tolist()
+    assert seen(spec.mirrors["critic"], turned).tolist() == x.tolist()
 
 
 @pytest.mark.parametrize("task", ["G1JoystickFlatTerrain", "T1JoystickFlatTerrain", "Go1JoystickFlatTerrain"])

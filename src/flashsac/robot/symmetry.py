@@ -11,9 +11,9 @@ from typing import Literal
 
 from flashsac.types import Mirror
 
-Kind = Literal["polar", "axial", "command", "joints", "feet", "feet_polar", "scalar"]
+Kind = Literal["polar", "axial", "command", "joints", "feet", "feet_polar", "grid", "scalar"]
 """polar: a velocity, force or direction; axial: an angular velocity; command: forward, sideways, turning; joints: one number a joint;
-feet: one a foot; feet_polar: one polar vector a foot; scalar: the same on both sides."""
+feet: one a foot; feet_polar: one polar vector a foot; grid: lines from right to left; scalar: the same on both sides."""
 
 _SIDES = (("left", "right"), ("Left", "Right"), ("FL", "FR"), ("RL", "RR"))
 OTHER_SIDE = {a: b for pair in _SIDES for a, b in (pair, reversed(pair))}
@@ -23,8 +23,11 @@ SIDEWAYS = re.compile(r"roll|yaw|^[FR][LR]_hip|^waist$", re.IGNORECASE)
 POLAR, AXIAL, COMMAND = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0), (1.0, -1.0, -1.0)
 
 
-def mirror(layout: tuple[Kind, ...], joints: tuple[str, ...], feet: tuple[str, ...]) -> Mirror:
-    """Of a vector that consists of these pieces."""
+def mirror(
+    layout: tuple[Kind, ...], joints: tuple[str, ...], feet: tuple[str, ...], grid: tuple[int, int] = (0, 0)
+) -> Mirror:
+    """Of a vector that consists of these pieces; `grid` is the number of its lines and their length."""
+    lines, length = grid
     pieces: dict[str, Mirror] = {
         "polar": Mirror((0, 1, 2), POLAR),
         "axial": Mirror((0, 1, 2), AXIAL),
@@ -32,6 +35,10 @@ def mirror(layout: tuple[Kind, ...], joints: tuple[str, ...], feet: tuple[str, .
         "joints": _exchanged(joints),
         "feet": _exchanged(feet),
         "feet_polar": _vectors(_exchanged(feet).source),
+        "grid": Mirror(
+            tuple((lines - 1 - line) * length + point for line in range(lines) for point in range(length)),
+            (1.0,) * (lines * length),
+        ),
         "scalar": Mirror((0,), (1.0,)),
     }
     return joined([pieces[kind] for kind in layout])

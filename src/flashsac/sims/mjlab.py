@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from flashsac.errors import MissingExtra, RenderError, UnsupportedSpace
+from flashsac.robot import g1
 from flashsac.sims.base import Unsaved, autoreset, first_obs
 from flashsac.sims.engines import Options
 from flashsac.sims.tasks import Task
@@ -43,7 +44,10 @@ def make_mjlab(task: Task, options: Options) -> MjlabVecEnv:
     with _OwnRandomness(options.device).swapped_in(), contextlib.redirect_stdout(io.StringIO()):
         env = ManagerBasedRlEnv(cfg, options.device, render_mode="rgb_array" if options.render else None)
     rl_cfg = load_rl_cfg(task.own_id)
-    return MjlabVecEnv(env, rl_cfg.obs_groups, rl_cfg.clip_actions)
+    made = MjlabVecEnv(env, rl_cfg.obs_groups, rl_cfg.clip_actions)
+    if task.own_id.startswith("FlashSAC-G1"):
+        made.spec = g1.described(made.spec)
+    return made
 
 
 def _import_mjlab() -> None:
