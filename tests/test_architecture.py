@@ -19,6 +19,7 @@ LAYERS = [
     ["counters", "storage", "checkpoint"],
     ["policy", "run"],
     ["evaluate", "evaluation_process", "logging", "video"],
+    ["deploy"],
     ["trainer"],
     ["api"],
     ["mjlab_runner"],
