@@ -82,7 +82,8 @@ def test_observations_are_put_together_as_the_task_does(trace):
 
 
 def test_the_simulated_robot_moves_as_envpools(trace):
-    robot = MujocoRobot(described(trace), World(scene="playground", spread=0.0))
+    # The training's simulator shows what the base's sensor feels as of the physics step before, 2 ms; joints as they are.
+    robot = MujocoRobot(described(trace), World(scene="playground", spread=0.0, observation_delay=0.002))
     observer = Observer(described(trace))
     own = trace.privileged[0, 103:]
     data, arm = robot.data, np.array([0.04525, 0.0, -0.08339])  # from the base to its sensor
@@ -94,12 +95,14 @@ def test_the_simulated_robot_moves_as_envpools(trace):
     data.qvel[:3], data.qvel[3:6] = turn @ (own[9:12] - np.cross(own[:3], arm)), own[:3]
     data.qvel[6:] = own[44:73]
     mujoco.mj_forward(robot.model, data)
-    robot._felt.append(robot._feel())
+    robot._felt.extend([robot._feel()] * 2)
     stiffness = np.array([joint.stiffness for joint in ROBOT.joints])
     damping = np.array([joint.damping for joint in ROBOT.joints])
     worst = {}
     for step in range(STEPS + 1):
-        got = observer.observe(robot.read(), trace.obs[step, 9:12])
+        late, now = robot.read(), robot.truth()
+        sensors = dataclasses.replace(late, position=now.position, velocity=now.velocity)
+        got = observer.observe(sensors, trace.obs[step, 9:12])
         start = 0
         for term in ROBOT.observation:
             rows = slice(start, start + term.size)
@@ -111,13 +114,7 @@ def test_the_simulated_robot_moves_as_envpools(trace):
             for _ in range(10):
                 robot.write(target, stiffness, damping)
             observer.note(trace.actions[step])
-    print(worst)
-    assert worst["joint_position"] < 1e-5, worst
-    assert worst["joint_velocity"] < 1e-3, worst
-    assert max(worst[name] for name in ("command", "last_action", "phase")) < 1e-5, worst
-    assert worst["gravity"] < 5e-3, worst
-    assert worst["angular_velocity"] < 0.15, worst
-    assert worst["linear_velocity"] < 0.05, worst
+    assert max(worst.values()) < 1e-5, worst
 
 
 def test_the_description_is_that_of_the_models():
