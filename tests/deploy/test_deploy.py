@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -149,9 +151,6 @@ def test_bad_requests(exported, tmp_path):
 
 
 def test_a_signal_damps_and_still_reports(exported):
-    import signal
-    import time
-
     command = [
         sys.executable,
         "-m",
@@ -165,7 +164,8 @@ def test_a_signal_damps_and_still_reports(exported):
         "4",
     ]
     running = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
-    time.sleep(2.0)
+    assert "policy 50 Hz, motors 500 Hz" in running.stdout.readline()
+    time.sleep(0.3)
     running.send_signal(signal.SIGTERM)
     out, _ = running.communicate(timeout=20)
     assert "stopped: by hand" in out or "fall" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 
@@ -10,7 +11,7 @@ import pytest
 
 from flashsac.deploy.commands import Fixed
 from flashsac.deploy.loop import Loop
-from flashsac.deploy.safety import Safety, stop_damping
+from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
 from flashsac.deploy.unitree import UnitreeRobot
 from flashsac.errors import FlashSACError
 from flashsac.robot.playground import G1_JOYSTICK
@@ -32,11 +33,13 @@ def hold(obs: np.ndarray) -> np.ndarray:
 
 
 def loop(robot: UnitreeRobot, policy=hold, **options) -> Loop:
-    return Loop(BLIND_G1, policy, robot, Fixed((0.0, 0.0, 0.0)), Safety(BLIND_G1), **options)
+    # A busy machine may let the fake robot's thread wait for longer than a real robot ever would.
+    safety = Safety(BLIND_G1, SafetyLimits(state_age=0.5))
+    return Loop(BLIND_G1, policy, robot, Fixed((0.0, 0.0, 0.0)), safety, **options)
 
 
 def test_stands_up_follows_and_damps(fake):
-    robot = UnitreeRobot(BLIND_G1)
+    robot = UnitreeRobot(BLIND_G1, watchdog=0.5)
     assert fake.built_in == [""], "the robot's own controller was told to let go"
     episode = loop(robot, stand=0.5).run(1.0, damp=0.1)
     assert episode.stopped is None
@@ -80,7 +83,7 @@ def test_damps_when_the_robots_state_stops_coming(fake):
 
     episode = loop(robot, deafen).run(5.0, damp=0.1)
     assert "the robot's state is" in episode.stopped
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 2.0
     assert fake.damping_since() is not None
     robot.close()
 
@@ -90,16 +93,14 @@ def test_damps_when_the_loop_hangs(fake):
     robot = UnitreeRobot(BLIND_G1, watchdog=0.1)
     robot.write(DEFAULT, np.full(29, 50.0), np.ones(29))
     wrote = time.monotonic()
-    time.sleep(0.4)
-    assert 0.1 <= fake.damping_since() - wrote < 0.2
+    time.sleep(0.6)
+    assert 0.1 <= fake.damping_since() - wrote < 0.4
     robot.close()
 
 
 def test_joints_are_found_by_name(fake):
-    import dataclasses
-
     turned = dataclasses.replace(BLIND_G1, joints=BLIND_G1.joints[::-1])
-    robot = UnitreeRobot(turned)
+    robot = UnitreeRobot(turned, watchdog=5.0)
     fake.q = np.arange(35.0) / 100
     time.sleep(0.05)
     np.testing.assert_allclose(robot.read().position[0], fake.q[28], atol=0.01)

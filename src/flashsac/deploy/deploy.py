@@ -87,6 +87,8 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
     real_time = real or commands.needs_real_time or options.real_time
     simulated = None if real else _simulated(described, options)
     interface: RobotInterface = simulated or _unitree(described, options)
+    rates = f"policy {described.policy_hz:g} Hz, motors {described.motor_hz:g} Hz"
+    print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
     rows: list[dict[str, Any]] = []
     try:
         for number in range(1 if real else options.episodes):
