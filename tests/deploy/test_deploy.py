@@ -12,7 +12,6 @@ import time
 import numpy as np
 import pytest
 
-from flashsac.deploy import export as exporting
 from flashsac.deploy.commands import Fixed
 from flashsac.deploy.deploy import DeployOptions, deploy
 from flashsac.deploy.loop import Loop
@@ -20,33 +19,21 @@ from flashsac.deploy.mujoco_robot import MujocoRobot, World
 from flashsac.deploy.onnx_policy import OnnxPolicy
 from flashsac.deploy.safety import Safety, SafetyLimits
 from flashsac.errors import FlashSACError
-from flashsac.policy import load_policy
 from flashsac.robot.playground import G1_JOYSTICK as ROBOT
-from tests.helpers import cli, environment, tiny_run
+from tests.helpers import cli, environment
 
 STIFFNESS = np.array([joint.stiffness for joint in ROBOT.joints])
 DAMPING = np.array([joint.damping for joint in ROBOT.joints])
 DEFAULT = np.array([joint.default for joint in ROBOT.joints])
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("policy")
-    run = tiny_run(folder / "run", "playground:G1JoystickFlatTerrain", steps=100, eval=dict(every=0))
-    policy = load_policy(run)
-    exporting.export(policy, folder / "g1.onnx", exporting._made_up(policy, 50))
-    return folder / "g1.onnx"
-
-
-def test_runs_from_the_file_alone_without_torch(exported, tmp_path):
+def test_runs_from_the_file_alone_without_torch(g1_file, tmp_path):
     report, video = tmp_path / "report.json", tmp_path / "walk.mp4"
     code = (
         "import sys; from flashsac.cli import main; code = main(sys.argv[1:]); "
         "assert 'torch' not in sys.modules and 'envpool' not in sys.modules; sys.exit(code)"
     )
-    arguments = (
-        f"deploy {exported} --seconds 0.3 --episodes 2 --command 0.3 0 -0.1 --noise 1 --pushes --report {report}"
-    )
+    arguments = f"deploy {g1_file} --seconds 0.3 --episodes 2 --command 0.3 0 -0.1 --noise 1 --pushes --report {report}"
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments.split(), "--video", str(video)],
         env=environment(),
@@ -62,8 +49,8 @@ def test_runs_from_the_file_alone_without_torch(exported, tmp_path):
     assert video.stat().st_size > 1000
 
 
-def test_a_longer_run_keeps_time(exported):
-    (row,) = deploy(exported, DeployOptions(seconds=1.0, real_time=True, safety=SafetyLimits(tilt=4.0)))
+def test_a_longer_run_keeps_time(g1_file):
+    (row,) = deploy(g1_file, DeployOptions(seconds=1.0, real_time=True, safety=SafetyLimits(tilt=4.0)))
     assert row["seconds"] == pytest.approx(1.0) or "fall" in row["stopped"]
     assert row["late_ms_p50"] < 5.0
     assert row["torque_max"] > 1.0
@@ -132,14 +119,14 @@ def test_a_slower_motor_rate_is_simulated_in_small_steps():
     assert robot.model.opt.timestep <= 0.002
 
 
-def test_bad_requests(exported, tmp_path):
+def test_bad_requests(g1_file, tmp_path):
     for options, complaint in (
         (DeployOptions(episodes=0), "above zero"),
         (DeployOptions(world=World(scene="moon")), "no scene moon"),
         (DeployOptions(robot="unitree"), "unitree_sdk2py"),
     ):
         with pytest.raises(FlashSACError, match=complaint):
-            deploy(exported, options)
+            deploy(g1_file, options)
     with pytest.raises(FlashSACError, match="no MuJoCo model of walker"):
         MujocoRobot(dataclasses.replace(ROBOT, name="walker"))
     bare = tmp_path / "bare.xml"
@@ -147,16 +134,16 @@ def test_bad_requests(exported, tmp_path):
     with pytest.raises(FlashSACError, match="does not fit"):
         MujocoRobot(ROBOT, World(scene=str(bare)))
     assert "which policy?" in cli("deploy", check=False).stderr
-    assert OnnxPolicy(exported).robot() == ROBOT
+    assert OnnxPolicy(g1_file).robot() == ROBOT
 
 
-def test_a_signal_damps_and_still_reports(exported):
+def test_a_signal_damps_and_still_reports(g1_file):
     command = [
         sys.executable,
         "-m",
         "flashsac",
         "deploy",
-        str(exported),
+        str(g1_file),
         "--real-time",
         "--seconds",
         "60",

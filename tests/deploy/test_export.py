@@ -23,19 +23,6 @@ from tests.helpers import cli, tiny_run
 G1 = "playground:G1JoystickFlatTerrain"
 
 
-@pytest.fixture(scope="module")
-def g1_run(tmp_path_factory) -> Path:
-    """Trained for a moment, so that BatchNorm's statistics are no longer those of an untrained network."""
-    return tiny_run(tmp_path_factory.mktemp("runs") / "g1", G1, steps=400, eval=dict(every=0))
-
-
-@pytest.fixture(scope="module")
-def g1_file(g1_run) -> Path:
-    out = g1_run / "g1.onnx"
-    cli("export", str(g1_run), "--out", str(out), "--observations", "64")
-    return out
-
-
 def test_actions_are_the_policys_on_ten_thousand_observations(g1_run, tmp_path, capsys):
     out = tmp_path / "g1.onnx"
     assert exporting.main([str(g1_run), "--out", str(out), "--torchscript"]) == 0
