@@ -19,6 +19,7 @@ LAYERS = [
     ["compiler", "counters", "storage", "checkpoint"],
     ["policy", "run"],
     ["evaluation", "evaluation_process", "logging", "video", "interrupts", "simulator_watch"],
+    ["deploy"],
     ["trainer", "trained"],
     ["api"],
     ["mjlab_runner"],

@@ -17,6 +17,7 @@ SHORT = (
 EXTRA = {
     "train": SHORT,
     "play": ["--seconds", "1"],
+    "export": ["--observations", "100"],
     "bench": "--seconds 0.1 --compile off --preset laptop --precision fp32".split(),
 }
 
@@ -33,7 +34,7 @@ def test_commands(tmp_path):
         seen.add(arguments[0])
         extra = EXTRA.get(arguments[0], [])
         cli(*arguments, *extra, cwd=tmp_path)
-    assert {"train", "resume", "eval", "play", "report", "list", "bench"} <= seen
+    assert {"train", "resume", "eval", "play", "report", "list", "bench", "export"} <= seen
 
 
 def test_commands_from_images(tmp_path):
@@ -42,6 +43,17 @@ def test_commands_from_images(tmp_path):
     assert len(trained) == 2
     for arguments in trained:
         cli(*arguments, *short.split(), cwd=tmp_path)
+
+
+def test_commands_to_the_robot(tmp_path):
+    seen = []
+    for arguments in commands("docs/deploy.md"):
+        extra = {"deploy": ["--seconds", "0.2", "--tilt", "4"]} | EXTRA
+        shorter = ["2" if argument == "20" else argument for argument in arguments]
+        cli(*shorter, *extra[arguments[0]], cwd=tmp_path)
+        seen.append(arguments[0])
+    assert seen == ["train", "export", "deploy", "deploy"]
+    assert (tmp_path / "walk.mp4").stat().st_size > 1000
 
 
 def test_ten_lines_of_python(tmp_path, monkeypatch):

@@ -23,11 +23,13 @@ FlashSAC: fast, stable off-policy reinforcement learning for robots.
   eval RUN [--episodes N]            measure a policy       flashsac eval runs/cheetah
   play RUN [--out FILE]              watch it               flashsac play runs/cheetah
   report RUN ... --out DIR           draw learning curves   flashsac report runs --out curves
+  export RUN [--out FILE]            write it as ONNX       flashsac export runs/g1 --out g1.onnx
+  deploy FILE [--robot NAME]         run it on a robot      flashsac deploy g1.onnx --robot mujoco
   list [SUITE or WORD]               simulators and tasks   flashsac list dmc
   bench [--compare FILE]             speed and memory here  flashsac bench --out bench.csv
 
 TASK is suite:task, or module:function of your own that makes a Gymnasium environment.
-RUN is a run directory (or, for eval and play, a checkpoint or a policy file). `flashsac COMMAND --help` says more.
+RUN is a run directory (or, for eval, play and export, a checkpoint or a policy file). `flashsac COMMAND --help` says more.
 """
 
 
@@ -35,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     commands = {"train": _train, "resume": _resume, "eval": _eval, "play": _play, "report": _report}
-    commands |= {"list": _list, "bench": _bench}
+    commands |= {"export": _export, "deploy": _deploy, "list": _list, "bench": _bench}
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0
@@ -212,6 +214,18 @@ def _report(arguments: list[str]) -> int:
     for file in report(group_paths(paths), Path(options.out), published, say=print):
         print(f"wrote {file}")
     return 0
+
+
+def _export(arguments: list[str]) -> int:
+    from flashsac.deploy import export
+
+    return export.main(arguments)
+
+
+def _deploy(arguments: list[str]) -> int:
+    from flashsac.deploy import deploy
+
+    return deploy.main(arguments)
 
 
 def _bench(arguments: list[str]) -> int:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from flashsac.errors import FlashSACError
 
@@ -29,6 +30,19 @@ Velocities and the direction of gravity in the base's frame; joint positions fro
 
 
 @dataclasses.dataclass(frozen=True)
+class Limits:
+    """What a joint and its motor can stand."""
+
+    lower: float
+    upper: float
+    """Angles at the stops, rad."""
+    torque: float
+    """Nm"""
+    speed: float
+    """rad/s"""
+
+
+@dataclasses.dataclass(frozen=True)
 class Joint:
     """One motor."""
 
@@ -39,6 +53,8 @@ class Joint:
     """Nm/rad"""
     damping: float
     """Nms/rad"""
+    limits: Limits | None = None
+    """Nothing moves without them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +67,8 @@ class Term:
     """Half width of the uniform noise it was trained with, in its own unit."""
     scale: float = 1.0
     """What it is multiplied by."""
+    delay: int = 0
+    """Policy steps by which the task shows it late: with 1, last_action is the one before the last."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +88,8 @@ class Robot:
     motor_hz: float = 200.0
     gait_hz: float | None = None
     """Steps a second of the phase, where the policy sees one."""
+    command_limit: tuple[float, float, float] = (1.0, 0.5, 1.0)
+    """Fastest commands it was trained on: forwards, sideways, m/s; turning, rad/s."""
 
     @property
     def obs_dim(self) -> int:
@@ -83,9 +103,10 @@ class Robot:
         """The inverse of `to_json`; refuses what is not a whole description."""
         try:
             values = json.loads(text)
-            values["joints"] = tuple(Joint(**joint) for joint in values["joints"])
+            values["joints"] = tuple(_joint(**joint) for joint in values["joints"])
             values["observation"] = tuple(Term(**term) for term in values["observation"])
-            values["action_scale"] = tuple(float(scale) for scale in values["action_scale"])
+            for name in ("action_scale", "command_limit"):
+                values[name] = tuple(float(value) for value in values[name])
             robot = Robot(**values)
         except (KeyError, TypeError, ValueError) as error:
             raise FlashSACError(
@@ -96,3 +117,13 @@ class Robot:
                 f"{len(robot.action_scale)} action scales for {len(robot.joints)} joints; export the policy again."
             )
         return robot
+
+
+def _joint(limits: dict[str, float] | None = None, **values: Any) -> Joint:
+    return Joint(**values, limits=Limits(**limits) if limits else None)
+
+
+def with_limits(robot: Robot, limits: Mapping[str, Limits]) -> Robot:
+    """The robot with the limits of its joints, by name."""
+    joints = tuple(dataclasses.replace(joint, limits=limits[joint.name]) for joint in robot.joints)
+    return dataclasses.replace(robot, joints=joints)

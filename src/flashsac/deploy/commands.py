@@ -1,0 +1,214 @@
+"""Where the robot shall go, and how long ago somebody said so. A source that is silent or gone grows old; safety.py acts on it."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import json
+import math
+import os
+import select
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from flashsac.errors import FlashSACError
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Forwards, sideways (m/s) and turning (rad/s), and the seconds since it was last confirmed."""
+
+    velocity: np.ndarray
+    age: float = 0.0
+
+
+class Commands(Protocol):
+    """A source of commands."""
+
+    needs_real_time: bool
+
+    def read(self, seconds: float) -> Command | None:
+        """What holds `seconds` into the episode; None while nobody has said anything."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Fixed:
+    """Always the same."""
+
+    needs_real_time = False
+
+    def __init__(self, velocity: tuple[float, float, float]):
+        self._command = Command(np.array(velocity, float))
+
+    def read(self, seconds: float) -> Command:
+        return self._command
+
+    def close(self) -> None:
+        pass
+
+
+class Script:
+    """A table of times and velocities; each holds until the next. CSV (seconds,vx,vy,yaw) or JSON (a list of such rows)."""
+
+    needs_real_time = False
+
+    def __init__(self, path: Path):
+        try:
+            text = path.read_text()
+            given = json.loads(text) if path.suffix == ".json" else list(csv.reader(text.splitlines()))
+            header = bool(given) and path.suffix != ".json" and not _is_number(given[0][0])
+            rows = [[float(value) for value in row] for row in given[header:] if row]
+            if not rows or any(len(row) != 4 or not all(map(math.isfinite, row)) for row in rows):
+                raise ValueError("rows of four numbers are wanted")
+        except (OSError, ValueError, TypeError, IndexError, KeyError) as error:
+            raise FlashSACError(
+                f"{path} is no script of commands ({error}). Lines of `seconds,vx,vy,yaw` make one."
+            ) from None
+        rows.sort(key=lambda row: row[0])
+        self._times = np.array([row[0] for row in rows])
+        self._commands = [Command(np.array(row[1:])) for row in rows]
+
+    def read(self, seconds: float) -> Command:
+        at = int(np.searchsorted(self._times, seconds, side="right")) - 1
+        return self._commands[max(at, 0)]
+
+    def close(self) -> None:
+        pass
+
+
+class Stream:
+    """Lines `vx vy yaw` from another process, by its pipe or by UDP; each counts from when it arrives here.
+
+    The sender must go on sending (10 times a second or more), or its command grows old. A closed pipe says no more.
+    """
+
+    needs_real_time = True
+
+    def __init__(self, source: int | socket.socket):
+        self._source = source
+        self._newest: tuple[np.ndarray, float] | None = None
+        self._closed = threading.Event()
+        threading.Thread(target=self._listen, name="commands", daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        assert isinstance(self._source, socket.socket)
+        return self._source.getsockname()[1]
+
+    def read(self, seconds: float) -> Command | None:
+        newest = self._newest
+        return None if newest is None else Command(newest[0], time.monotonic() - newest[1])
+
+    def _listen(self) -> None:
+        rest = b""
+        while not self._closed.is_set():
+            if not select.select([self._source], [], [], 0.2)[0]:
+                continue
+            udp = isinstance(self._source, socket.socket)
+            try:
+                got = self._source.recv(512) + b"\n" if udp else os.read(self._source, 512)  # type: ignore[union-attr,arg-type]
+            except OSError:
+                return
+            if not got and not udp:
+                return  # the other end is gone: from now on its last command only ages
+            *lines, rest = (rest + got).split(b"\n")
+            for line in lines:
+                if (velocity := parse(line)) is not None:
+                    self._newest = velocity, time.monotonic()
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+class Keyboard(Stream):
+    """w s forwards and back, a d sideways, q e turn, space stands, x ends. Fresh as long as the terminal is there."""
+
+    STEP = 0.1
+    KEYS = {"w": (0, 1), "s": (0, -1), "a": (1, 1), "d": (1, -1), "q": (2, 1), "e": (2, -1)}
+
+    def __init__(self) -> None:
+        if not sys.stdin.isatty():
+            raise FlashSACError(
+                "--keyboard needs a terminal. From a program, send lines to --commands stdin or udp:PORT."
+            )
+        print(self.__class__.__doc__)
+        self._wanted = np.zeros(3)
+        super().__init__(sys.stdin.fileno())
+
+    def _listen(self) -> None:
+        with _single_keys(sys.stdin.fileno()):
+            while not self._closed.is_set():
+                if select.select([self._source], [], [], 0.05)[0]:
+                    got = os.read(sys.stdin.fileno(), 1).decode(errors="ignore")
+                    if got in ("", "x"):
+                        return
+                    if got == " ":
+                        self._wanted[:] = 0.0
+                    if got in self.KEYS:
+                        axis, sign = self.KEYS[got]
+                        self._wanted[axis] += sign * self.STEP
+                self._newest = self._wanted.copy(), time.monotonic()
+
+
+def parse(line: bytes) -> np.ndarray | None:
+    """Three finite numbers, else nothing: a garbled line must not move a robot."""
+    with contextlib.suppress(ValueError):
+        values = np.array([float(word) for word in line.replace(b",", b" ").split()])
+        if values.shape == (3,) and np.isfinite(values).all():
+            return values
+    return None
+
+
+def udp_socket(port: int) -> socket.socket:
+    """Listens on this machine only: whoever may send here moves the robot."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    listening.bind(("127.0.0.1", port))
+    return listening
+
+
+def make_commands(source: str | None, fixed: tuple[float, float, float], keyboard: bool) -> Commands:
+    """From the command line's options."""
+    if keyboard:
+        return Keyboard()
+    if source is None:
+        return Fixed(fixed)
+    if source == "stdin":
+        return Stream(sys.stdin.fileno())
+    if source.startswith("udp:"):
+        try:
+            return Stream(udp_socket(int(source.removeprefix("udp:"))))
+        except (ValueError, OverflowError, OSError) as error:
+            raise FlashSACError(f"--commands {source}: {error}. Name a free port: udp:9870.") from None
+    return Script(Path(source))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _single_keys(terminal: int) -> Iterator[None]:
+    """Keys at once, without Enter."""
+    import termios
+    import tty
+
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -1,0 +1,163 @@
+"""`flashsac deploy`: an exported policy on a robot. Needs onnxruntime and NumPy, never torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from pathlib import Path
+from typing import Any, Literal
+
+from flashsac.arguments import leading
+from flashsac.deploy import report
+from flashsac.deploy.commands import make_commands
+from flashsac.deploy.interface import RobotInterface
+from flashsac.deploy.loop import BY_HAND, Loop
+from flashsac.deploy.mujoco_robot import MujocoRobot, World
+from flashsac.deploy.observation import Observer
+from flashsac.deploy.onnx_policy import OnnxPolicy
+from flashsac.deploy.report import Torques
+from flashsac.deploy.safety import Safety, SafetyLimits
+from flashsac.errors import FlashSACError
+
+
+@dataclasses.dataclass(frozen=True)
+class DeployOptions:
+    """Run an exported policy at a fixed rate, with every safety limit on, and report how it went."""
+
+    robot: Literal["mujoco", "unitree"] = "mujoco"
+    """Plain MuJoCo, or a Unitree G1 by its SDK (never run on hardware yet)."""
+    command: tuple[float, float, float] = (0.5, 0.0, 0.0)
+    """Velocity to follow: forwards, sideways (m/s), turning (rad/s)."""
+    commands: str | None = None
+    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), or lines `vx vy yaw` of a process: stdin, udp:PORT."""
+    keyboard: bool = False
+    """Instead: keys of this terminal."""
+    seconds: float = 20.0
+    """Length of an episode under the policy."""
+    episodes: int = 1
+    """How many (in MuJoCo)."""
+    real_time: bool = False
+    """Keep to the clock; always so with a real robot, a process that sends commands, keys."""
+    stand: float | None = None
+    """Seconds to go to the default pose in before the policy begins (default: 3 on a real robot, 0 in MuJoCo)."""
+    noise: float = 0.0
+    """Sensor noise, as a part of what the policy was trained with."""
+    seed: int = 0
+    """Of noise, pushes and first poses."""
+    video: str | None = None
+    """mp4 of the first episode (in MuJoCo)."""
+    report: str | None = None
+    """Where the numbers go, as JSON."""
+    network: str | None = None
+    """Network interface of the real robot, for example eth0."""
+    world: World = dataclasses.field(default_factory=World)
+    safety: SafetyLimits = dataclasses.field(default_factory=SafetyLimits)
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    import tyro
+
+    path, rest = leading(arguments)
+    options = tyro.cli(
+        DeployOptions, args=rest, prog="flashsac deploy POLICY.onnx", config=(tyro.conf.OmitArgPrefixes,)
+    )
+    if path is None:
+        raise FlashSACError("which policy? usage: flashsac deploy POLICY.onnx --robot mujoco")
+    signal.signal(signal.SIGTERM, _interrupt)
+    rows = deploy(path, options)
+    print(report.table(rows))
+    if options.report:
+        about = {"policy": path, "options": dataclasses.asdict(options)}
+        report.write(Path(options.report), rows, about)
+        print(f"wrote {options.report}")
+    if options.video:
+        print(f"wrote {options.video}")
+    return 0
+
+
+def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
+    """One row of numbers for each episode; fewer than asked for when interrupted."""
+    if options.episodes < 1 or options.seconds <= 0:
+        raise FlashSACError("--episodes and --seconds must be above zero.")
+    policy = OnnxPolicy(path)
+    described = policy.robot()
+    real = options.robot == "unitree"
+    commands = make_commands(options.commands, options.command, options.keyboard)
+    real_time = real or commands.needs_real_time or options.real_time
+    simulated = None if real else _simulated(described, options)
+    interface: RobotInterface = simulated or _unitree(described, options)
+    rates = f"policy {described.policy_hz:g} Hz, motors {described.motor_hz:g} Hz"
+    print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
+    rows: list[dict[str, Any]] = []
+    try:
+        for number in range(1 if real else options.episodes):
+            torques = Torques()
+            watch = _Watch(simulated, torques, Path(options.video) if options.video and number == 0 else None)
+            loop = Loop(
+                described,
+                policy,
+                interface,
+                commands,
+                Safety(described, options.safety),
+                observer=Observer(described, noise=options.noise, seed=options.seed + number),
+                real_time=real_time,
+                stand=options.stand if options.stand is not None else 3.0 if real else 0.0,
+                watch=watch,
+            )
+            if simulated:
+                simulated.reset()
+            try:
+                episode = loop.run(options.seconds, damp=1.0 if real_time else 0.0)
+            finally:
+                watch.close()
+            rows.append(report.summarise(episode, torques))
+            if episode.stopped == BY_HAND:
+                break
+    finally:
+        interface.close()
+        commands.close()
+    return rows
+
+
+class _Watch:
+    """Looks at a simulated robot after every policy step."""
+
+    def __init__(self, robot: MujocoRobot | None, torques: Torques, video: Path | None):
+        self._robot, self._torques, self._film = robot, torques, None
+        if robot and video:
+            from flashsac.deploy.film import Film
+
+            self._film = Film(robot, video)
+
+    def __call__(self) -> str | None:
+        if self._robot is None:
+            return None
+        self._torques.largest.append(self._robot.torque)
+        self._torques.saturated.append(self._robot.saturated)
+        if self._film:
+            self._film.frame()
+        return "fall: the base is near the ground" if self._robot.fallen else None
+
+    def close(self) -> None:
+        if self._film:
+            self._film.close()
+
+
+def _simulated(described: Any, options: DeployOptions) -> MujocoRobot:
+    if options.video:
+        from flashsac.sims.gl import choose_gl_backend
+
+        choose_gl_backend()
+    return MujocoRobot(described, options.world, seed=options.seed)
+
+
+def _unitree(described: Any, options: DeployOptions) -> RobotInterface:
+    from flashsac.deploy.unitree import UnitreeRobot
+
+    return UnitreeRobot(described, options.network)
+
+
+def _interrupt(*_: Any) -> None:
+    """As Ctrl-C does."""
+    raise KeyboardInterrupt

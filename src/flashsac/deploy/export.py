@@ -1,0 +1,260 @@
+"""`flashsac export`: a policy as ONNX, with all that a robot must know inside, checked against the policy before it is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flashsac import __version__
+from flashsac.arguments import leading
+from flashsac.deploy.onnx_policy import KEY, OnnxPolicy, PolicyInfo
+from flashsac.errors import FlashSACError, MissingExtra, RunDirectoryError
+from flashsac.policy import Policy, find_policy, load_policy
+from flashsac.robot.known import robot_of
+from flashsac.run import read_config
+from flashsac.sims.registry import make_env
+from flashsac.types import Obs
+
+TOLERANCE = 1e-4
+"""Largest difference of an action, of 2, between the policy and what was exported."""
+PARALLEL = 16
+BATCH = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportOptions:
+    """Write a trained policy as ONNX: observation in, action in [-1, 1] out, everything a robot needs in the metadata."""
+
+    out: str | None = None
+    """File to write (default: RUN/policy.onnx)."""
+    torchscript: bool = False
+    """Write TorchScript (.pt) beside it, for one observation at a time."""
+    observations: int = 10_000
+    """Observations from the simulator to compare it with the policy on (fewer where they are images)."""
+
+
+class Network(torch.nn.Module):
+    """Encoder and actor as they act: BatchNorm with its running statistics, tanh of the mean."""
+
+    def __init__(self, policy: Policy):
+        super().__init__()
+        self.encoder, self.actor, self.groups = policy.encoder, policy.actor, tuple(policy.shapes)
+
+    def forward(self, *obs: Tensor) -> Tensor:
+        features = self.encoder.actor_features(dict(zip(self.groups, obs, strict=True)))
+        return torch.tanh(self.actor(features, False)[0])
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    import tyro
+
+    path, rest = leading(arguments)
+    options = tyro.cli(ExportOptions, args=rest, prog="flashsac export RUN")
+    if path is None:
+        raise FlashSACError("which run? usage: flashsac export RUN --out policy.onnx")
+    run = Path(path)
+    out = Path(options.out) if options.out else (run if run.is_dir() else run.parent) / "policy.onnx"
+    policy_file = find_policy(run)
+    policy = load_policy(policy_file)
+    obs, source = recorded(policy, run, options.observations)
+    worst = export(policy, out, obs, step=_step(policy_file), torchscript=options.torchscript)
+    about = robot_of(policy.task)
+    print(f"policy: {policy_file}, {policy.task}" + (f", for {about.name}" if about else ", no robot is known for it"))
+    for file, difference in worst.items():
+        print(f"wrote {file}; largest difference from the policy {difference:.1e} over {_rows(obs):,} {source}")
+    if about:
+        print(f"next:\n  flashsac deploy {out} --robot mujoco")
+    return 0
+
+
+def export(
+    policy: Policy, out: Path, obs: Obs, *, step: int | None = None, torchscript: bool = False
+) -> dict[Path, float]:
+    """Write the files, and by how much each differs on `obs`; raises, and leaves none, if that is too much."""
+    policy.to("cpu")
+    info = PolicyInfo(
+        task=policy.task,
+        version=__version__,
+        step=step,
+        observations={group: list(shape) for group, shape in policy.shapes.items()},
+        action_low=[float(low) for low in policy.meta["action_low"]],
+        action_high=[float(high) for high in policy.meta["action_high"]],
+        robot=_robot(policy),
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    network = Network(policy)
+    worst = {out: _keep_if_equal(out, lambda file: _to_onnx(network, policy, file, info), _onnx_runner, policy, obs)}
+    if torchscript:
+        beside = out.with_suffix(".pt")
+        worst[beside] = _keep_if_equal(
+            beside, lambda file: _to_torchscript(network, policy, file, info), _torchscript_runner, policy, obs
+        )
+    return worst
+
+
+def recorded(policy: Policy, run: Path, count: int) -> tuple[Obs, str]:
+    """Observations as the policy meets them, and where they are from."""
+    env_config = policy.env_config()
+    if run.is_dir():
+        with contextlib.suppress(RunDirectoryError):  # of another version; the task alone tells enough
+            env_config = read_config(run)[1].env
+    images = "pixels" in policy.shapes
+    count = min(count, 4 * BATCH) if images else count
+    try:
+        if policy.task.startswith("custom:"):
+            raise MissingExtra(policy.task)
+        env = make_env(policy.task, dataclasses.replace(env_config, num_envs=1 if images else PARALLEL, overlap=False))
+    except MissingExtra:
+        return _made_up(policy, count), "made-up observations (its simulator is not at hand)"
+    try:
+        policy.check_fits(env.spec)
+        obs = env.reset(0)
+        seen: list[Obs] = []
+        noise = torch.Generator().manual_seed(0)
+        while len(seen) * env.spec.num_envs < count:
+            seen.append({group: obs[group].cpu().clone() for group in policy.shapes})
+            action = policy.act(obs)
+            # A little noise, so that a good policy is compared beyond the few states it stays in.
+            obs = env.step((action + 0.1 * torch.randn(action.shape, generator=noise)).clamp(-1, 1)).obs
+    finally:
+        env.close()
+    return {
+        group: torch.cat([some[group] for some in seen])[:count] for group in policy.shapes
+    }, "recorded observations"
+
+
+def _made_up(policy: Policy, count: int) -> Obs:
+    noise = torch.Generator().manual_seed(0)
+    obs: Obs = {}
+    for group, shape in policy.shapes.items():
+        if group == "pixels":
+            obs[group] = torch.randint(0, 256, (min(count, BATCH), *shape), generator=noise, dtype=torch.uint8)
+        else:
+            norm: Any = policy.actor.backbone.input_norm
+            drawn = torch.randn(count if "pixels" not in policy.shapes else min(count, BATCH), *shape, generator=noise)
+            if (
+                hasattr(norm, "running_mean") and norm.running_mean.shape[-1] == shape[0]
+            ):  # as spread as those of training
+                drawn = drawn * norm.running_var[0, 0].sqrt() + norm.running_mean[0, 0]
+            obs[group] = drawn
+    return obs
+
+
+def _keep_if_equal(
+    out: Path,
+    write: Callable[[Path], None],
+    runner: Callable[[Path], Callable[[dict[str, np.ndarray]], np.ndarray]],
+    policy: Policy,
+    obs: Obs,
+) -> float:
+    """Written under another name first: a file that differs never bears the name that was asked for."""
+    temporary = out.with_name(f".{out.name}.writing")
+    try:
+        write(temporary)
+        run, worst = runner(temporary), 0.0
+        for start in range(0, _rows(obs), BATCH):
+            rows = {group: values[start : start + BATCH] for group, values in obs.items()}
+            got = run({group: values.numpy() for group, values in rows.items()})
+            worst = max(worst, float(np.abs(got - policy.act(rows).numpy()).max(initial=0.0)))
+        if not worst <= TOLERANCE:
+            raise FlashSACError(
+                f"{out.name} was not written: its actions differ from the policy's by {worst:.1e}, more than {TOLERANCE:g}. "
+                "Please report this, with the versions in the run's config.json."
+            )
+        os.replace(temporary, out)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return worst
+
+
+def _to_onnx(network: Network, policy: Policy, file: Path, info: PolicyInfo) -> None:
+    try:
+        import onnxscript  # noqa: F401 (torch's exporter needs it, and would say so less kindly)
+    except ImportError as error:
+        raise MissingExtra(f'export needs onnx and onnxscript ({error}): pip install "flashsac[export]"') from None
+    batch = torch.export.Dim("batch")
+    with _quiet():
+        graph = torch.export.export(network, _examples(policy, 2), dynamic_shapes=(({0: batch},) * len(policy.shapes),))
+        program: Any = torch.onnx.export(
+            graph, dynamo=True, input_names=list(policy.shapes), output_names=["action"], verbose=False
+        )
+        program.model.metadata_props[KEY] = info.to_json()
+        program.save(file, external_data=False)
+
+
+def _to_torchscript(network: Network, policy: Policy, file: Path, info: PolicyInfo) -> None:
+    # By way of torch.export: tracing the network itself would meet Python code that TorchScript cannot hold.
+    with _quiet():
+        graph = torch.export.export(network, _examples(policy, 1)).module()
+        torch.jit.save(torch.jit.trace(graph, _examples(policy, 1)), file, _extra_files={f"{KEY}.json": info.to_json()})
+
+
+def _onnx_runner(file: Path) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+    return OnnxPolicy(file)
+
+
+def _torchscript_runner(file: Path) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+    module = torch.jit.load(file)
+
+    def run(obs: dict[str, np.ndarray]) -> np.ndarray:
+        rows = zip(*(torch.from_numpy(values).split(1) for values in obs.values()), strict=True)
+        return torch.cat([module(*row) for row in rows]).detach().numpy()
+
+    return run
+
+
+def _examples(policy: Policy, count: int) -> tuple[Tensor, ...]:
+    types = {"pixels": torch.uint8}
+    return tuple(torch.zeros(count, *shape, dtype=types.get(group)) for group, shape in policy.shapes.items())
+
+
+def _robot(policy: Policy) -> Any:
+    robot = robot_of(policy.task)
+    if robot and (policy.shapes != {"actor": (robot.obs_dim,)} or len(policy.meta["action_low"]) != len(robot.joints)):
+        raise FlashSACError(
+            f"this policy of {policy.task} takes {policy.shapes}, but {robot.name} as described gives {robot.obs_dim} numbers: it was "
+            "trained with other --env settings, which no robot could serve."
+        )
+    return robot
+
+
+def _step(policy_file: Path) -> int | None:
+    """When in training it was saved, if the files beside it say so."""
+    if policy_file.parent.name.startswith("step-"):
+        return int(policy_file.parent.name.removeprefix("step-"))
+    beside = policy_file.with_suffix(".json")
+    if not beside.exists():
+        return None
+    with contextlib.suppress(ValueError, OSError, KeyError, TypeError):
+        return int(json.loads(beside.read_text())["step"])
+    return None
+
+
+def _rows(obs: Obs) -> int:
+    return len(next(iter(obs.values())))
+
+
+@contextlib.contextmanager
+def _quiet() -> Any:
+    """The exporter speaks of packages that nobody needs here."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            logger.setLevel(before)

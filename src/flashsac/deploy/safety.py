@@ -1,0 +1,108 @@
+"""Between the policy and any robot: what may be asked of the motors, and when to stop. A stop is final."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from flashsac.deploy.commands import Command
+from flashsac.deploy.interface import Sensors, gravity_in_base
+from flashsac.robot.description import Limits, Robot
+
+
+@dataclasses.dataclass(frozen=True)
+class SafetyLimits:
+    """Docs: the table in docs/deploy.md. Joint limits themselves are the robot's."""
+
+    tilt: float = 1.0
+    """Stop when the base leans further than this, rad."""
+    state_age: float = 0.1
+    """Stop when nothing newer than this was felt, s."""
+    command_zero: float = 0.3
+    """Without a command for so long, stand: the velocity command becomes zero, s."""
+    command_stop: float = 1.5
+    """Without one for so long, stop, s."""
+    overtravel: float = 0.1
+    """Stop when a joint is this far beyond its stop, rad."""
+    torque: float = 1.0
+    """Part of a motor's torque that a target may ask for."""
+    speed: float = 1.0
+    """Part of a motor's speed at which its target may move."""
+
+
+class Safety:
+    """One for each episode. `reason` says why it stopped."""
+
+    def __init__(self, robot: Robot, limits: SafetyLimits | None = None):
+        self.limits = limits or SafetyLimits()
+        self.reason: str | None = None
+        self._names = [joint.name for joint in robot.joints]
+        known = joint_limits(robot)
+        self._lower, self._upper = (np.array([getattr(joint, end) for joint in known]) for end in ("lower", "upper"))
+        self._torque = self.limits.torque * np.array([joint.torque for joint in known])
+        self._step = self.limits.speed * np.array([joint.speed for joint in known]) / robot.policy_hz
+        self._stiffness = np.array([joint.stiffness for joint in robot.joints])
+        self._damping = np.array([joint.damping for joint in robot.joints])
+        self._command = np.array(robot.command_limit)
+        self._last: np.ndarray | None = None
+
+    def check(self, sensors: Sensors, now: float, command: Command | None) -> str | None:
+        """Every motor step: why to stop, or None. `command` is None while nobody has sent any."""
+        if self.reason is None:
+            self.reason = self._problem(sensors, now, command)
+        return self.reason
+
+    def _problem(self, sensors: Sensors, now: float, command: Command | None) -> str | None:
+        limits = self.limits
+        if now - sensors.time > limits.state_age:
+            return f"watchdog: the robot's state is {now - sensors.time:.2f} s old"
+        if not sensors.finite:
+            return "the sensors are not finite"
+        tilt = tilt_of(sensors.quaternion)
+        if tilt > limits.tilt:
+            return f"tilt: the base leans {tilt:.2f} rad"
+        beyond = np.maximum(self._lower - sensors.position, sensors.position - self._upper)
+        worst = int(beyond.argmax())
+        if beyond[worst] > limits.overtravel:
+            return f"joint limit: {self._names[worst]} is {beyond[worst]:.2f} rad beyond its stop"
+        if command is not None and command.age > limits.command_stop:
+            return f"watchdog: no command for {command.age:.2f} s"
+        return None
+
+    def command(self, command: Command) -> np.ndarray:
+        """The velocity to show the policy: within what it was trained on, zero when nobody has confirmed it lately."""
+        if command.age > self.limits.command_zero or not np.isfinite(command.velocity).all():
+            return np.zeros(3)
+        return np.clip(command.velocity, -self._command, self._command)
+
+    def target(self, wanted: np.ndarray, sensors: Sensors) -> np.ndarray:
+        """Every policy step: within the joints' stops, and no faster than the motors are."""
+        if not np.isfinite(wanted).all():
+            self.reason = self.reason or "the policy's action is not finite"
+            wanted = sensors.position
+        last = sensors.position if self._last is None else self._last
+        wanted = np.clip(wanted, last - self._step, last + self._step)
+        self._last = np.clip(wanted, self._lower, self._upper)
+        return self._last
+
+    def within_torque(self, target: np.ndarray, sensors: Sensors) -> np.ndarray:
+        """Every motor step: the target moved so that stiffness (target - q) - damping dq stays within the motors' torque."""
+        rest = sensors.position + self._damping * sensors.velocity / self._stiffness  # asks for no torque at all
+        reach = self._torque / self._stiffness
+        return np.clip(target, rest - reach, rest + reach)
+
+
+def joint_limits(robot: Robot) -> list[Limits]:
+    """In the order of its joints; OnnxPolicy.robot has seen to it that there are some."""
+    return [joint.limits for joint in robot.joints if joint.limits is not None]
+
+
+def stop_damping(robot: Robot) -> np.ndarray:
+    """Gains of the damping mode: a motor brakes with all its torque at 20 rad/s, with less below."""
+    return np.array([limits.torque / 20.0 for limits in joint_limits(robot)])
+
+
+def tilt_of(quaternion: np.ndarray) -> float:
+    """Angle between the base's up and the world's."""
+    return float(np.arccos(np.clip(-gravity_in_base(quaternion)[2], -1.0, 1.0)))

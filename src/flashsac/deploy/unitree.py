@@ -1,0 +1,165 @@
+"""The Unitree G1 by its SDK (unitree_sdk2py): low-level messages rt/lowcmd and rt/lowstate. Never run on a robot yet."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from flashsac.deploy.interface import Sensors
+from flashsac.deploy.safety import stop_damping
+from flashsac.errors import FlashSACError, MissingExtra
+from flashsac.robot.description import Robot
+from flashsac.robot.g1 import JOINTS
+
+MOTORS = tuple(joint.name for joint in JOINTS)
+"""In the order of the SDK's messages (29 motors)."""
+
+SERIES = 0
+"""mode_pr: pitch and roll of ankles and waist as joints, not as the rods that drive them."""
+ENABLED = 1
+"""mode of a motor."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Order:
+    target: np.ndarray
+    stiffness: np.ndarray
+    damping: np.ndarray
+    time: float
+
+
+class UnitreeRobot:
+    """A thread repeats the newest order at the motor rate. When the loop has given none for `watchdog` seconds, it damps."""
+
+    def __init__(self, robot: Robot, network: str | None = None, *, watchdog: float = 0.1, patience: float = 5.0):
+        """`network`: interface that the robot is connected to, eth0; `patience`: seconds to wait for its first state."""
+        if robot.name != "unitree_g1":
+            raise FlashSACError(f"--robot unitree speaks to a G1, but this policy is for {robot.name}.")
+        self.robot = robot
+        self._motor = np.array([MOTORS.index(joint.name) for joint in robot.joints])
+        self._damping, self._watchdog = stop_damping(robot), watchdog
+        self._state: tuple[Any, float] | None = None
+        self._order: _Order | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._send_forever, name="motors", daemon=True)
+        self._sdk = sdk = _Sdk(network)
+        sdk.release_built_in_motion()
+        self._message = sdk.new_command()
+        self._publisher = sdk.publisher()
+        self._subscriber = sdk.subscriber(self._on_state)
+        deadline = time.monotonic() + patience
+        while self._state is None:
+            if time.monotonic() > deadline:
+                raise FlashSACError(
+                    f"no state from the robot within {patience:g} s. Is it on, connected, and --network its interface?"
+                )
+            time.sleep(0.01)
+        self._thread.start()
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def read(self) -> Sensors:
+        assert self._state is not None
+        message, arrived = self._state
+        motors = [message.motor_state[i] for i in self._motor]
+        return Sensors(
+            arrived,
+            quaternion=np.array(message.imu_state.quaternion, float),
+            angular_velocity=np.array(message.imu_state.gyroscope, float),
+            position=np.array([motor.q for motor in motors]),
+            velocity=np.array([motor.dq for motor in motors]),
+        )
+
+    def write(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> None:
+        self._order = _Order(target, stiffness, damping, self.now())
+
+    def damp(self) -> None:
+        self._order = None
+
+    def close(self) -> None:
+        """Its last messages say damp."""
+        self.damp()
+        time.sleep(5.0 / self.robot.motor_hz)
+        self._closed.set()
+        self._thread.join(timeout=1.0)
+        self._publisher.Close()
+        self._subscriber.Close()
+
+    def _on_state(self, message: Any) -> None:
+        self._state = message, self.now()
+
+    def _send_forever(self) -> None:
+        while not self._closed.wait(1.0 / self.robot.motor_hz):
+            order = self._order
+            fresh = order is not None and self.now() - order.time <= self._watchdog
+            self._send(order if fresh else None)
+
+    def _send(self, order: _Order | None) -> None:
+        """One message; without an order, damping."""
+        assert self._state is not None
+        message = self._message
+        message.mode_pr = SERIES
+        message.mode_machine = self._state[0].mode_machine
+        for i, motor in enumerate(self._motor):
+            command = message.motor_cmd[motor]
+            command.mode, command.dq, command.tau = ENABLED, 0.0, 0.0
+            command.q = float(order.target[i]) if order else 0.0
+            command.kp = float(order.stiffness[i]) if order else 0.0
+            command.kd = float(order.damping[i] if order else self._damping[i])
+        message.crc = self._sdk.crc.Crc(message)
+        self._publisher.Write(message)
+
+
+class _Sdk:
+    """What of the SDK is used; imported only here, because it exists only where a robot is."""
+
+    def __init__(self, network: str | None):
+        try:
+            from unitree_sdk2py.core import channel
+            from unitree_sdk2py.idl.default import unitree_hg_msg_dds__LowCmd_
+            from unitree_sdk2py.idl.unitree_hg.msg.dds_ import LowCmd_, LowState_
+            from unitree_sdk2py.utils.crc import CRC
+        except ImportError as error:
+            raise MissingExtra(
+                f"--robot unitree needs unitree_sdk2py ({error}), which is not on PyPI: install it from Unitree's repository "
+                "unitree_sdk2_python."
+            ) from None
+        channel.ChannelFactoryInitialize(0, network)
+        self._channel, self._command, self._state = channel, LowCmd_, LowState_
+        self.new_command, self.crc = unitree_hg_msg_dds__LowCmd_, CRC()
+
+    def publisher(self) -> Any:
+        made = self._channel.ChannelPublisher("rt/lowcmd", self._command)
+        made.Init()
+        return made
+
+    def subscriber(self, handler: Any) -> Any:
+        made = self._channel.ChannelSubscriber("rt/lowstate", self._state)
+        made.Init(handler, 10)
+        return made
+
+    def release_built_in_motion(self, tries: int = 10) -> None:
+        """The robot's own controller must not send to the same motors."""
+        from unitree_sdk2py.comm.motion_switcher.motion_switcher_client import MotionSwitcherClient
+
+        client = MotionSwitcherClient()
+        client.SetTimeout(5.0)
+        client.Init()
+        for _ in range(tries):
+            problem, mode = client.CheckMode()
+            if problem:
+                raise FlashSACError(
+                    f"the robot does not say whether its own controller holds the motors (code {problem})."
+                )
+            if not mode["name"]:
+                return
+            client.ReleaseMode()
+            time.sleep(0.5)
+        raise FlashSACError(
+            "the robot's own controller does not let go of the motors. Put it into debug mode and try again."
+        )

@@ -1,0 +1,145 @@
+"""Sources of commands, and what becomes of the robot when one dies."""
+
+from __future__ import annotations
+
+import os
+import pty
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from flashsac.deploy.commands import Script, Stream, make_commands, parse, udp_socket
+from flashsac.deploy.loop import Loop
+from flashsac.deploy.safety import Safety
+from flashsac.errors import FlashSACError
+from tests.deploy.fake_robots import BLIND_G1, Puppet
+
+WALK = "import time\nwhile True:\n    print('0.5 0 0.1', flush=True)\n    time.sleep(0.02)"
+WALK_BY_UDP = (
+    "import socket, sys, time\nto = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+    "while True:\n    to.sendto(b'0.5 0 0.1', ('127.0.0.1', int(sys.argv[1])))\n    time.sleep(0.02)"
+)
+
+
+def test_scripts(tmp_path):
+    table = tmp_path / "walk.csv"
+    table.write_text("seconds,vx,vy,yaw\n0,0,0,0\n2,0.5,0,0\n5,0,0,-0.3\n")
+    script = Script(table)
+    for seconds, expected in ((0.0, [0, 0, 0]), (1.99, [0, 0, 0]), (2.0, [0.5, 0, 0]), (9.0, [0, 0, -0.3])):
+        np.testing.assert_allclose(script.read(seconds).velocity, expected)
+    as_json = tmp_path / "walk.json"
+    as_json.write_text("[[0, 0.1, 0, 0], [1, 0.2, 0, 0]]")
+    assert Script(as_json).read(1.5).velocity[0] == 0.2
+    for text in ("", "1,2,3\n", "0,a,b,c\n", "0,nan,0,0\n"):
+        table.write_text(text)
+        with pytest.raises(FlashSACError, match="no script of commands"):
+            Script(table)
+    with pytest.raises(FlashSACError, match="no script of commands"):
+        make_commands(str(tmp_path / "missing.csv"), (0, 0, 0), keyboard=False)
+
+
+def test_garbled_lines_move_nobody():
+    np.testing.assert_allclose(parse(b"0.5, 0 -0.2"), [0.5, 0, -0.2])
+    for line in (b"", b"1 2", b"1 2 3 4", b"fast 0 0", b"nan 0 0", b"inf 0 0", b"\xff\xfe"):
+        assert parse(line) is None
+
+
+def test_a_pipe_is_read_line_by_line():
+    reading, writing = os.pipe()
+    stream = Stream(reading)
+    assert stream.read(0.0) is None
+    os.write(writing, b"0.1 0 0\n0.2 0 0\n0.3 0")  # the last line is not whole yet
+    time.sleep(0.1)
+    command = stream.read(0.0)
+    assert command.velocity[0] == 0.2
+    assert 0.0 < command.age < 1.0
+    stream.close()
+
+
+def test_keys_need_a_terminal_and_ports_a_number():
+    with pytest.raises(FlashSACError, match="needs a terminal"):
+        make_commands(None, (0, 0, 0), keyboard=True)
+    with pytest.raises(FlashSACError, match="Name a free port"):
+        make_commands("udp:http", (0, 0, 0), keyboard=False)
+
+
+def test_keys(monkeypatch):
+    ours, terminal = pty.openpty()
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        keyboard = make_commands(None, (0, 0, 0), keyboard=True)
+        time.sleep(0.2)
+        os.write(ours, b"wwaqd?")
+        time.sleep(0.5)
+        command = keyboard.read(0.0)
+        np.testing.assert_allclose(command.velocity, [0.2, 0.0, 0.1])
+        assert command.age < 0.3, "fresh without a key"
+        os.write(ours, b" ")
+        time.sleep(0.3)
+        assert not keyboard.read(0.0).velocity.any()
+        os.write(ours, b"x")
+        time.sleep(0.5)
+        assert keyboard.read(0.0).age > 0.3, "after the end it grows old"
+        keyboard.close()
+
+
+@pytest.mark.parametrize("way", ["pipe", "udp"])
+def test_a_killed_source_stops_the_robot(way):
+    """A real process, killed with no chance to say goodbye: first the robot stands, then it damps."""
+    if way == "pipe":
+        sender = subprocess.Popen([sys.executable, "-c", WALK], stdout=subprocess.PIPE)
+        stream = Stream(sender.stdout.fileno())
+    else:
+        listening: socket.socket = udp_socket(0)
+        stream = Stream(listening)
+        sender = subprocess.Popen([sys.executable, "-c", WALK_BY_UDP, str(stream.port)])
+    killed: list[float] = []
+    seen: list[tuple[float, np.ndarray]] = []
+
+    def policy(obs: np.ndarray) -> np.ndarray:
+        seen.append((time.monotonic(), obs[6:9].copy()))  # the command, in this robot's observation
+        if len(seen) == 20:
+            sender.kill()
+            sender.wait()
+            killed.append(time.monotonic())
+        return np.zeros(29)
+
+    puppet = Puppet(29)
+    try:
+        episode = Loop(BLIND_G1, policy, puppet, stream, Safety(BLIND_G1)).run(60.0, damp=0.1)
+    finally:
+        sender.kill()
+        sender.wait()
+        stream.close()
+    ended = seen[-1][0] - killed[0]
+    assert "watchdog: no command for" in episode.stopped
+    assert puppet.damped > 0
+    np.testing.assert_allclose(seen[0][1], [0.5, 0, 0.1], atol=1e-6)
+    zeroed = next(at for at, command in seen if at > killed[0] and not command.any()) - killed[0]
+    assert zeroed < 0.8, "0.3 s, and what a busy machine adds"
+    assert 1.4 < ended < 2.3
+    assert all(not command.any() for at, command in seen if at - killed[0] > zeroed)
+
+
+def test_nobody_has_spoken_yet():
+    """Before the first command the robot holds its pose, and the policy does not run."""
+    reading, writing = os.pipe()
+    stream, puppet, asked = Stream(reading), Puppet(29), []
+
+    def policy(obs: np.ndarray) -> np.ndarray:
+        asked.append(len(puppet.targets))
+        return np.zeros(29)
+
+    def speak() -> None:
+        if len(puppet.targets) > 60:
+            os.write(writing, b"0 0 0\n")
+
+    episode = Loop(BLIND_G1, policy, puppet, stream, Safety(BLIND_G1), watch=speak).run(0.2, damp=0.02)
+    assert episode.stopped is None
+    assert asked[0] > 60
+    np.testing.assert_allclose(puppet.targets[59], [joint.default for joint in BLIND_G1.joints])
+    stream.close()

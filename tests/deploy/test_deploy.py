@@ -1,0 +1,159 @@
+"""The whole of it: from a file alone, headless, without torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from flashsac.deploy.commands import Fixed
+from flashsac.deploy.deploy import DeployOptions, deploy
+from flashsac.deploy.loop import Loop
+from flashsac.deploy.mujoco_robot import MujocoRobot, World
+from flashsac.deploy.onnx_policy import OnnxPolicy
+from flashsac.deploy.safety import Safety, SafetyLimits
+from flashsac.errors import FlashSACError
+from flashsac.robot.playground import G1_JOYSTICK as ROBOT
+from tests.helpers import cli, environment
+
+STIFFNESS = np.array([joint.stiffness for joint in ROBOT.joints])
+DAMPING = np.array([joint.damping for joint in ROBOT.joints])
+DEFAULT = np.array([joint.default for joint in ROBOT.joints])
+
+
+def test_runs_from_the_file_alone_without_torch(g1_file, tmp_path):
+    report, video = tmp_path / "report.json", tmp_path / "walk.mp4"
+    code = (
+        "import sys; from flashsac.cli import main; code = main(sys.argv[1:]); "
+        "assert 'torch' not in sys.modules and 'envpool' not in sys.modules; sys.exit(code)"
+    )
+    arguments = f"deploy {g1_file} --seconds 0.3 --episodes 2 --command 0.3 0 -0.1 --noise 1 --pushes --report {report}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments.split(), "--video", str(video)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "velocity error" in done.stdout
+    written = json.loads(report.read_text())
+    assert len(written["episodes"]) == 2
+    assert written["options"]["command"] == [0.3, 0.0, -0.1]
+    assert video.stat().st_size > 1000
+
+
+def test_a_longer_run_keeps_time(g1_file):
+    (row,) = deploy(g1_file, DeployOptions(seconds=1.0, real_time=True, safety=SafetyLimits(tilt=4.0)))
+    assert row["seconds"] == pytest.approx(1.0) or "fall" in row["stopped"]
+    assert row["late_ms_p50"] < 5.0
+    assert row["torque_max"] > 1.0
+
+
+def test_a_robot_in_its_default_pose_stands_for_a_while():
+    robot = MujocoRobot(ROBOT, World(spread=0.0))
+    for _ in range(250):
+        robot.write(DEFAULT, STIFFNESS, DAMPING)
+    assert robot.now() == pytest.approx(0.5)
+    assert not robot.fallen
+    assert np.abs(robot.read().position - DEFAULT).max() < 0.3
+
+
+def test_stops_when_it_tips_over_in_mujoco():
+    robot = MujocoRobot(ROBOT, World(spread=0.0))
+    robot.data.qvel[4] = 6.0  # thrown forwards
+    loop = Loop(ROBOT, lambda obs: np.zeros(29), robot, Fixed((0, 0, 0)), Safety(ROBOT), real_time=False)
+    episode = loop.run(5.0, damp=2.0)
+    assert "tilt" in episode.stopped
+    assert 0.05 < episode.seconds < 2.0
+    assert np.abs(robot.data.qvel).max() < 1.0, "it came to rest"
+
+
+def test_an_unsafe_policy_is_held_back():
+    """Full swing of every action at every step: targets move no faster than motors, and within the stops."""
+    robot = MujocoRobot(ROBOT, World(spread=0.0))
+    wide = dataclasses.replace(ROBOT, action_scale=(10.0,) * 29)
+    sign = iter([1, -1] * 1000)
+    loop = Loop(wide, lambda obs: np.full(29, next(sign)), robot, Fixed((0, 0, 0)), Safety(ROBOT), real_time=False)
+    episode = loop.run(0.2)
+    limits = [joint.limits for joint in ROBOT.joints]
+    targets = np.array([moment.target for moment in episode.moments])
+    assert np.all(targets >= [limit.lower for limit in limits])
+    assert np.all(targets <= [limit.upper for limit in limits])
+    assert np.all(np.abs(np.diff(targets, axis=0)) <= np.array([limit.speed for limit in limits]) / 50 + 1e-9)
+    assert np.all(np.abs(robot.torque) <= [limit.torque for limit in limits])
+
+
+def test_delays_pushes_and_friction():
+    period = 1 / ROBOT.motor_hz
+    late = MujocoRobot(ROBOT, World(spread=0.0, action_delay=3 * period, observation_delay=2 * period))
+    prompt = MujocoRobot(ROBOT, World(spread=0.0))
+    ahead = DEFAULT + 0.1
+    moved = {}
+    for name, robot in (("late", late), ("prompt", prompt)):
+        felt = []
+        for step in range(16):
+            robot.write(DEFAULT if step == 0 else ahead, STIFFNESS, DAMPING)
+            felt.append(robot.read().velocity[18])  # an elbow, light and free
+        moved[name] = next(i for i, speed in enumerate(felt) if abs(speed) > 0.5)
+    assert moved["late"] - moved["prompt"] == 5
+
+    pushed = MujocoRobot(ROBOT, World(spread=0.0, pushes=True, push_every=0.01, push_speed=2.0), seed=1)
+    for _ in range(20):
+        pushed.write(DEFAULT, STIFFNESS, DAMPING)
+    assert np.abs(pushed.truth().linear_velocity[:2]).max() > 0.2
+    slippery = MujocoRobot(ROBOT, World(friction=0.5)).model
+    np.testing.assert_allclose(slippery.geom_friction[:, 0], 0.5 * MujocoRobot(ROBOT).model.geom_friction[:, 0])
+
+
+def test_a_slower_motor_rate_is_simulated_in_small_steps():
+    robot = MujocoRobot(dataclasses.replace(ROBOT, motor_hz=200.0))
+    robot.write(DEFAULT, STIFFNESS, DAMPING)
+    assert robot.now() == pytest.approx(0.005)
+    assert robot.model.opt.timestep <= 0.002
+
+
+def test_bad_requests(g1_file, tmp_path):
+    for options, complaint in (
+        (DeployOptions(episodes=0), "above zero"),
+        (DeployOptions(world=World(scene="moon")), "no scene moon"),
+        (DeployOptions(robot="unitree"), "unitree_sdk2py"),
+    ):
+        with pytest.raises(FlashSACError, match=complaint):
+            deploy(g1_file, options)
+    with pytest.raises(FlashSACError, match="no MuJoCo model of walker"):
+        MujocoRobot(dataclasses.replace(ROBOT, name="walker"))
+    bare = tmp_path / "bare.xml"
+    bare.write_text("<mujoco/>")
+    with pytest.raises(FlashSACError, match="does not fit"):
+        MujocoRobot(ROBOT, World(scene=str(bare)))
+    assert "which policy?" in cli("deploy", check=False).stderr
+    assert OnnxPolicy(g1_file).robot() == ROBOT
+
+
+def test_a_signal_damps_and_still_reports(g1_file):
+    command = [
+        sys.executable,
+        "-m",
+        "flashsac",
+        "deploy",
+        str(g1_file),
+        "--real-time",
+        "--seconds",
+        "60",
+        "--tilt",
+        "4",
+    ]
+    running = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
+    assert "policy 50 Hz, motors 500 Hz" in running.stdout.readline()
+    time.sleep(0.3)
+    running.send_signal(signal.SIGTERM)
+    out, _ = running.communicate(timeout=20)
+    assert "stopped: by hand" in out or "fall" in out
+    assert running.returncode == 0

@@ -1,0 +1,145 @@
+"""An exported policy is the policy, and says all a robot must know."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from flashsac.deploy import export as exporting
+from flashsac.deploy.onnx_policy import KEY, OnnxPolicy
+from flashsac.errors import CheckpointError, FlashSACError
+from flashsac.policy import load_policy
+from flashsac.robot.description import Robot
+from flashsac.robot.known import robot_of
+from tests import toy_envs
+from tests.helpers import cli, tiny_run
+
+G1 = "playground:G1JoystickFlatTerrain"
+
+
+def test_actions_are_the_policys_on_ten_thousand_observations(g1_run, tmp_path, capsys):
+    out = tmp_path / "g1.onnx"
+    assert exporting.main([str(g1_run), "--out", str(out), "--torchscript"]) == 0
+    printed = capsys.readouterr().out
+    assert "10,000 recorded observations" in printed
+    assert "for unitree_g1" in printed
+    # Not through the exporter's own check: other observations, one by one and in batches.
+    policy, exported = load_policy(g1_run), OnnxPolicy(out)
+    norm = policy.actor.backbone.input_norm
+    assert norm.running_mean.abs().max() > 0.01, "the statistics are trained ones"
+    rng = np.random.default_rng(1)
+    obs = rng.normal(size=(10_000, 103)).astype(np.float32)
+    expected = policy.act({"actor": torch.from_numpy(obs)}).numpy()
+    actions = exported(obs)
+    assert np.abs(actions - expected).max() < 1e-4
+    assert np.ptp(actions, axis=0).min() > 0.01, "actions depend on observations"
+    np.testing.assert_allclose(exported(obs[3]), expected[3], atol=1e-5)
+    extra = {f"{KEY}.json": ""}
+    script = torch.jit.load(out.with_suffix(".pt"), _extra_files=extra)
+    assert torch.allclose(script(torch.from_numpy(obs[3:4]))[0], torch.from_numpy(expected[3]), atol=1e-5)
+    assert json.loads(extra[f"{KEY}.json"])["task"] == G1
+
+
+def test_metadata_comes_back_whole(g1_file):
+    info = OnnxPolicy(g1_file).info
+    assert info.task == G1
+    assert info.step is not None
+    assert info.step > 0
+    assert info.robot == robot_of(G1)
+    assert info.observations == {"actor": [103]}
+    assert len(info.action_low) == 29
+    assert Robot.from_json(info.robot.to_json()) == info.robot
+
+
+def test_any_task_can_be_exported(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=200)  # an environment made in Python: no simulator to ask
+    out = tmp_path / "point.onnx"
+    assert "made-up observations" in cli("export", str(run), "--out", str(out), "--observations", "100").stdout
+    policy = OnnxPolicy(out)
+    obs = np.ones((3, *policy.info.observations["actor"]), np.float32)
+    assert np.abs(policy(obs) - load_policy(run).act({"actor": torch.from_numpy(obs)}).numpy()).max() < 1e-5
+    with pytest.raises(FlashSACError, match="names no robot"):
+        policy.robot()
+
+
+def make_seen_point():
+    return toy_envs.PixelPoint(state=True)
+
+
+def test_images_and_state(tmp_path):
+    run = tiny_run(tmp_path / "run", make_seen_point, steps=150, eval=dict(every=0))
+    policy = load_policy(run)
+    out = tmp_path / "seen.onnx"
+    obs = exporting._made_up(policy, 300)
+    assert exporting.export(policy, out, obs)[out] < 1e-4
+    exported = OnnxPolicy(out)
+    one = {group: values[0].numpy() for group, values in obs.items()}
+    assert exported(one).shape == (len(exported.info.action_low),)
+
+
+def test_a_file_that_differs_is_not_kept(g1_run, tmp_path, monkeypatch):
+    policy = load_policy(g1_run)
+    obs = exporting._made_up(policy, 100)
+    right = exporting.Network.forward
+    monkeypatch.setattr(exporting.Network, "forward", lambda self, *x: right(self, *x) * 0.999)
+    with pytest.raises(FlashSACError, match="was not written"):
+        exporting.export(policy, tmp_path / "g1.onnx", obs)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_another_kind_is_refused(g1_file, tmp_path):
+    def fails(path: Path) -> str:
+        done = cli("deploy", str(path), "--seconds", "1", check=False)
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    assert "does not exist" in fails(tmp_path / "missing.onnx")
+    corrupt = tmp_path / "corrupt.onnx"
+    corrupt.write_bytes(g1_file.read_bytes()[:5000])
+    assert "corrupt or no ONNX file" in fails(corrupt)
+
+    model = onnx.load(g1_file)
+    ours = model.metadata_props[0].value
+    assert model.metadata_props[0].key == KEY
+    for text, complaint in (
+        (None, "not one of `flashsac export`"),
+        ("{", "metadata cannot be read"),
+        (json.dumps(json.loads(ours) | {"format": 99}), "has format 99"),
+        (json.dumps(json.loads(ours) | {"robot": {"name": "x"}}), "description in this file cannot be read"),
+        (json.dumps(json.loads(ours) | {"observations": {"actor": [7]}}), "another network"),
+    ):
+        del model.metadata_props[:]
+        if text is not None:
+            model.metadata_props.append(onnx.StringStringEntryProto(key=KEY, value=text))
+        onnx.save(model, corrupt)
+        with pytest.raises(FlashSACError, match=complaint):
+            OnnxPolicy(corrupt)
+
+
+def test_a_robot_without_limits_or_with_history_does_not_move(g1_file, monkeypatch):
+    policy = OnnxPolicy(g1_file)
+    robot = policy.robot()
+    for changed, complaint in (
+        (dataclasses.replace(robot, history=5), "keeps no history"),
+        (
+            dataclasses.replace(robot, joints=(dataclasses.replace(robot.joints[0], limits=None), *robot.joints[1:])),
+            "no limits",
+        ),
+    ):
+        monkeypatch.setattr(policy, "info", dataclasses.replace(policy.info, robot=changed))
+        with pytest.raises(FlashSACError, match=complaint):
+            policy.robot()
+
+
+def test_nothing_to_export(tmp_path):
+    with pytest.raises(CheckpointError, match="no policy"):
+        exporting.main([str(tmp_path)])
+    with pytest.raises(FlashSACError, match="which run"):
+        exporting.main([])

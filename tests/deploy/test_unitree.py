@@ -1,0 +1,132 @@
+"""The SDK's interface against a robot that speaks its messages. No hardware was involved."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from flashsac.deploy.commands import Fixed
+from flashsac.deploy.loop import Loop
+from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
+from flashsac.deploy.unitree import UnitreeRobot
+from flashsac.errors import FlashSACError
+from flashsac.robot.playground import G1_JOYSTICK
+from tests.deploy.fake_robots import BLIND_G1, FakeG1, install
+
+DEFAULT = np.array([joint.default for joint in BLIND_G1.joints])
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    robot = FakeG1()
+    install(monkeypatch, robot)
+    yield robot
+    robot.close()
+
+
+def hold(obs: np.ndarray) -> np.ndarray:
+    return np.zeros(29)
+
+
+def loop(robot: UnitreeRobot, policy=hold, **options) -> Loop:
+    # A busy machine may let the fake robot's thread wait for longer than a real robot ever would.
+    safety = Safety(BLIND_G1, SafetyLimits(state_age=0.5))
+    return Loop(BLIND_G1, policy, robot, Fixed((0.0, 0.0, 0.0)), safety, **options)
+
+
+def test_stands_up_follows_and_damps(fake):
+    robot = UnitreeRobot(BLIND_G1, watchdog=0.5)
+    assert fake.built_in == [""], "the robot's own controller was told to let go"
+    episode = loop(robot, stand=0.5).run(1.0, damp=0.1)
+    assert episode.stopped is None
+    assert episode.seconds == pytest.approx(1.0)
+    following = [row for row in fake.received if row["kp"].any()]
+    steps = np.abs(np.diff([row["q"][:29] for row in following], axis=0)).max()
+    assert steps < 0.06, "stands up gradually: the largest way, 0.87 rad, in 25 steps"
+    np.testing.assert_allclose(following[-1]["q"][:29], DEFAULT, atol=1e-6)
+    np.testing.assert_allclose(following[-1]["kp"][:29], [joint.stiffness for joint in BLIND_G1.joints])
+    np.testing.assert_allclose(following[-1]["kd"][:29], [joint.damping for joint in BLIND_G1.joints])
+    assert following[-1]["mode"][:29].all()
+    np.testing.assert_allclose(fake.q[:29], DEFAULT, atol=0.05)
+    robot.close()
+    last = fake.received[-1]
+    assert not last["kp"].any()
+    np.testing.assert_allclose(last["kd"][:29], stop_damping(BLIND_G1))
+    assert not last["kd"][29:].any(), "motors it does not have"
+
+
+def test_damps_when_the_robot_tilts(fake):
+    robot = UnitreeRobot(BLIND_G1)
+
+    def fall(obs: np.ndarray) -> np.ndarray:
+        fake.quaternion = [np.cos(0.6), np.sin(0.6), 0.0, 0.0]  # rolled by 1.2 rad
+        return np.zeros(29)
+
+    episode = loop(robot, fall).run(5.0, damp=0.1)
+    assert "tilt: the base leans 1.20 rad" in episode.stopped
+    assert episode.seconds < 0.2
+    assert fake.damping_since() is not None
+    robot.close()
+
+
+def test_damps_when_the_robots_state_stops_coming(fake):
+    robot = UnitreeRobot(BLIND_G1)
+    began = time.monotonic()
+
+    def deafen(obs: np.ndarray) -> np.ndarray:
+        fake.silent = True
+        return np.zeros(29)
+
+    episode = loop(robot, deafen).run(5.0, damp=0.1)
+    assert "the robot's state is" in episode.stopped
+    assert time.monotonic() - began < 2.0
+    assert fake.damping_since() is not None
+    robot.close()
+
+
+def test_damps_when_the_loop_hangs(fake):
+    """The thread that sends does not wait for a policy that never answers."""
+    robot = UnitreeRobot(BLIND_G1, watchdog=0.1)
+    robot.write(DEFAULT, np.full(29, 50.0), np.ones(29))
+    wrote = time.monotonic()
+    time.sleep(0.6)
+    assert 0.1 <= fake.damping_since() - wrote < 0.4
+    robot.close()
+
+
+def test_joints_are_found_by_name(fake):
+    turned = dataclasses.replace(BLIND_G1, joints=BLIND_G1.joints[::-1])
+    robot = UnitreeRobot(turned, watchdog=5.0)
+    fake.q = np.arange(35.0) / 100
+    time.sleep(0.05)
+    np.testing.assert_allclose(robot.read().position[0], fake.q[28], atol=0.01)
+    robot.write(np.arange(29.0) / 1000, np.ones(29), np.ones(29))
+    time.sleep(0.03)
+    np.testing.assert_allclose(fake.received[-1]["q"][:29], np.arange(28, -1, -1) / 1000)
+    robot.close()
+
+
+def test_a_policy_that_sees_more_than_the_robot_measures_never_starts(fake):
+    robot = UnitreeRobot(G1_JOYSTICK)
+    with pytest.raises(FlashSACError, match="does not measure"):
+        Loop(G1_JOYSTICK, hold, robot, Fixed((0.0, 0.0, 0.0)), Safety(G1_JOYSTICK)).run(1.0, damp=0.02)
+    assert not any(row["kp"].any() for row in fake.received), "it never moved"
+    robot.close()
+
+
+def test_errors(fake, monkeypatch):
+    fake.silent = True
+    with pytest.raises(FlashSACError, match="no state from the robot"):
+        UnitreeRobot(BLIND_G1, patience=0.1)
+    fake.built_in = ["ai"] * 30
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    with pytest.raises(FlashSACError, match="does not let go"):
+        UnitreeRobot(BLIND_G1)
+    for name in [name for name in sys.modules if name.startswith("unitree_sdk2py")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(FlashSACError, match="not on PyPI"):
+        UnitreeRobot(BLIND_G1)
