@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -82,9 +83,9 @@ def test_now_and_next_are_shifted_apart_and_all_frames_of_a_stack_together():
 def test_without_shift_nothing_is_drawn():
     generator = torch.Generator().manual_seed(0)
     before = generator.get_state()
-    transform = make_transform(pixels=True, shift=0)
+    transform = make_transform(make_spec(), dataclasses.replace(CONFIG, image_shift=0), CPU)
     assert isinstance(transform, NoTransform)
-    assert isinstance(make_transform(pixels=False, shift=4), NoTransform)
+    assert isinstance(make_transform(dataclasses.replace(make_spec(actor=3), pixels=None), CONFIG, CPU), NoTransform)
     assert transform.draw(9, generator).numel() == 0
     assert torch.equal(generator.get_state(), before)
 
@@ -110,6 +111,36 @@ def test_encoder_equals_a_plain_one():
     x = x.flatten(1) @ encoder.bottleneck.weight.T + encoder.bottleneck.bias
     x = (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True, correction=0) + 1e-5).sqrt()
     assert torch.allclose(encoder(images), torch.tanh(x), atol=1e-5)
+
+
+def test_the_mean_image_is_taken_off():
+    """The mean of what was seen so far; after a hundred batches the newest weighs a hundredth."""
+    encoder = ImageEncoder(PIXELS, 4, 5, torch.float32)
+    batches = [random_batch(seed).obs["pixels"] for seed in range(3)]
+    for images in batches:
+        encoder.observe(images)
+    mean = (torch.cat(batches).float() / 255 - 0.5).mean(0)
+    assert torch.allclose(encoder.mean, mean, atol=1e-5)
+    bare = ImageEncoder(PIXELS, 4, 5, torch.float32)
+    bare.load_state_dict(encoder.state_dict() | {"mean": torch.zeros_like(mean)})
+    same = torch.full((2, *PIXELS.shape), 200, dtype=torch.uint8)
+    encoder.mean.fill_(200 / 255 - 0.5)
+    middle = torch.full((2, *PIXELS.shape), 127.5)
+    assert torch.allclose(encoder(same), bare(middle), atol=1e-5)
+    encoder.batches.fill_(500.0)
+    before = encoder.mean.clone()
+    encoder.observe(batches[0])
+    newest = (batches[0].float() / 255 - 0.5).mean(0)
+    assert torch.allclose(encoder.mean, 0.99 * before + 0.01 * newest, atol=1e-5)
+
+
+def test_actor_and_critic_normalise_features_by_the_newest_batch():
+    """The encoder moves its features faster than statistics of a hundred updates could follow; those of a state stand still."""
+    learner = Learner(make_spec(), CONFIG, CPU)
+    assert learner.critic.backbone.input_norm.momentum == learner.actor.backbone.input_norm.momentum == 1.0
+    assert learner.critic.backbone.blocks[0].expand_norm.momentum == 0.01
+    from_state = Learner(dataclasses.replace(make_spec(actor=3), pixels=None), CONFIG, CPU)
+    assert from_state.critic.backbone.input_norm.momentum == 0.01
 
 
 def test_images_too_small_are_refused():

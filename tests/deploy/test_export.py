@@ -123,11 +123,11 @@ def test_a_file_of_another_kind_is_refused(g1_file, tmp_path):
             OnnxPolicy(corrupt)
 
 
-def test_a_robot_without_limits_or_with_history_does_not_move(g1_file, monkeypatch):
+def test_a_robot_without_limits_or_with_another_history_does_not_move(g1_file, monkeypatch):
     policy = OnnxPolicy(g1_file)
     robot = policy.robot()
     for changed, complaint in (
-        (dataclasses.replace(robot, history=5), "keeps no history"),
+        (dataclasses.replace(robot, history=5), r"gives \{'actor': \[103\], 'history': \[515\]\}"),
         (
             dataclasses.replace(robot, joints=(dataclasses.replace(robot.joints[0], limits=None), *robot.joints[1:])),
             "no limits",

@@ -138,6 +138,23 @@ def test_a_robot_that_does_not_measure_its_velocity_is_refused():
     assert Observer(G1).observe(sensors, np.zeros(3)).shape == (96,)
 
 
+def test_the_past_as_in_training():
+    """The first observation stands for those before it; then each moves up by one."""
+    robot = dataclasses.replace(ROBOT.blind(), history=3)
+    observer = Observer(robot)
+    sensors = Sensors(0.0, np.array([1.0, 0, 0, 0]), np.zeros(3), DEFAULT, np.zeros(29))
+    observer.check(sensors)
+    seen = []
+    for step in range(5):
+        given = observer.inputs(sensors, np.array([step, 0.0, 0.0]))
+        observer.note(np.zeros(29))
+        seen.append(given["actor"])
+        before = [seen[0]] * 3 + seen
+        np.testing.assert_array_equal(given["history"], np.concatenate(before[-4:-1]))
+        assert {name: rows.shape for name, rows in given.items()} == robot.shapes()
+    assert seen[2][6] == 2.0, "angular velocity, gravity, then the command"
+
+
 def test_noise_is_the_trainings():
     sensors = Sensors(0.0, np.array([1.0, 0, 0, 0]), np.zeros(3), DEFAULT, np.zeros(29), np.zeros(3))
     clean = Observer(ROBOT).observe(sensors, np.zeros(3))

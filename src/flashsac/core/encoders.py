@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from flashsac.config import AgentConfig
+from flashsac.core.networks import MOMENTUM
 from flashsac.errors import UnsupportedSpace
 from flashsac.types import Batch, EnvSpec, Obs, Pixels
 
@@ -36,6 +37,8 @@ class StateEncoder(nn.Module):
 
     costly = False
     """True if features should be computed once an update, for actor and critic together."""
+    momentum = MOMENTUM
+    """Of the running statistics that actor and critic keep of its features."""
 
     def __init__(self, spec: EnvSpec):
         super().__init__()
@@ -58,6 +61,9 @@ class PixelEncoder(nn.Module):
     """Images, and beside them the state vectors that there are, the privileged ones for the critic alone."""
 
     costly = True
+    # Every step of the encoder moves the mean of its features, within a hundred updates by many times their spread: statistics that
+    # old would turn what is learned in training mode into noise when acting. So those of the newest batch are taken.
+    momentum = 1.0
 
     def __init__(self, spec: EnvSpec, config: AgentConfig, dtype: torch.dtype = torch.float32):
         super().__init__()
@@ -75,11 +81,19 @@ class PixelEncoder(nn.Module):
         return torch.cat([self.images(obs["pixels"]), *(obs[group] for group in self.groups[0])], -1)
 
     def auxiliary(self, batch: Batch) -> tuple[float, dict[str, Tensor]]:
+        self.images.observe(batch.obs["pixels"])
         return 0.0, {}
 
 
 class ImageEncoder(nn.Module):
-    """Four convolutions, then a bottleneck whose outputs are bounded: linear, LayerNorm, tanh (paper: vision table, DrQ-v2)."""
+    """Four convolutions, then a bottleneck whose outputs are bounded: linear, LayerNorm, tanh (paper: vision table, DrQ-v2).
+
+    What all images have in common is taken off them first, as BatchNorm does with a state's numbers: it would fill the bottleneck, and
+    what moves would be a small ripple on it.
+    """
+
+    mean: Tensor
+    batches: Tensor
 
     def __init__(self, pixels: Pixels, channels: int, features: int, dtype: torch.dtype):
         super().__init__()
@@ -98,9 +112,19 @@ class ImageEncoder(nn.Module):
         self.norm = nn.LayerNorm(features)
         # float16 would need its gradients scaled here too; bfloat16 does not.
         self.dtype = torch.float32 if dtype == torch.float16 else dtype
+        self.register_buffer("mean", torch.zeros(pixels.shape))
+        self.register_buffer("batches", torch.zeros(()))
+
+    def observe(self, images: Tensor) -> None:
+        """The mean image, of the first batches as it is, later with the memory of a BatchNorm."""
+        self.batches.add_(1.0)
+        self.mean.lerp_(self._scaled(images).mean(0), (1.0 / self.batches).clamp_min(MOMENTUM))
+
+    def _scaled(self, images: Tensor) -> Tensor:
+        return images.float() / 255.0 - 0.5
 
     def forward(self, images: Tensor) -> Tensor:
-        x = (images.float() / 255.0 - 0.5).to(self.dtype)
+        x = (self._scaled(images) - self.mean).to(self.dtype)
         for convolution in self.convolutions:
             x = convolution(x).relu()
         flat = F.linear(x.flatten(1), self.bottleneck.weight.to(self.dtype)).float() + self.bottleneck.bias

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 ALL_ROWS = slice(None)
+MOMENTUM = 0.01
+"""Of BatchNorm's running statistics: the weight of the newest batch."""
 
 
 def _unit_rows(weight: Tensor) -> Tensor:
@@ -76,13 +78,13 @@ class Linear(nn.Module):
 class BatchNorm(nn.Module):
     """Normalises each member over its own batch. `train` is an argument, not a mode, because one update uses both."""
 
-    momentum = 0.01
     eps = 1e-5
     running_mean: Tensor
     running_var: Tensor
 
-    def __init__(self, members: int, width: int):
+    def __init__(self, members: int, width: int, momentum: float = MOMENTUM):
         super().__init__()
+        self.momentum = momentum
         self.scale = nn.Parameter(torch.ones(members, 1, width))
         self.bias = nn.Parameter(torch.zeros(members, 1, width))
         self.register_buffer("running_mean", torch.zeros(members, 1, width))
@@ -156,10 +158,11 @@ class Backbone(nn.Module):
         residual: bool = True,
         batch_norm: bool = True,
         rms_norm: bool = True,
+        input_momentum: float = MOMENTUM,
         dtype: torch.dtype = torch.float32,
     ):
         super().__init__()
-        self.input_norm = BatchNorm(members, inputs) if batch_norm else NoNorm()
+        self.input_norm = BatchNorm(members, inputs, input_momentum) if batch_norm else NoNorm()
         self.embed = Linear(members, inputs, width, dtype=dtype)
         self.blocks = nn.ModuleList(
             Block(members, width, residual=residual, batch_norm=batch_norm, dtype=dtype) for _ in range(blocks)

@@ -48,7 +48,9 @@ class Learner:
     """Networks, optimizers, and the update. Everything that is optional is decided here, once."""
 
     def __init__(self, spec: EnvSpec, config: AgentConfig, device: torch.device, dtype: torch.dtype = torch.float32):
+        self.encoder = make_encoder(spec, config, dtype).to(device)
         shape: dict[str, Any] = dict(
+            input_momentum=self.encoder.momentum,
             blocks=config.blocks,
             residual=config.residual,
             batch_norm=config.batch_norm,
@@ -66,7 +68,6 @@ class Learner:
         self.target_rate = config.target_rate
         self.entropy_target = losses.entropy_target(spec.action_dim, config.target_std)
 
-        self.encoder = make_encoder(spec, config, dtype).to(device)
         actor_inputs, critic_inputs = self.encoder.widths[0], self.encoder.widths[1] + spec.action_dim
         self.actor = Actor(actor_inputs, spec.action_dim, config.actor_width, **shape).to(device)
         self.critic = Critic(config.critics, critic_inputs, config.critic_width, self.value.outputs, **shape).to(device)

@@ -21,6 +21,7 @@ from flashsac.arguments import leading
 from flashsac.deploy.onnx_policy import KEY, OnnxPolicy, PolicyInfo
 from flashsac.errors import FlashSACError, MissingExtra, RunDirectoryError
 from flashsac.policy import Policy, find_policy, load_policy
+from flashsac.robot.description import Robot
 from flashsac.robot.known import robot_of
 from flashsac.run import read_config
 from flashsac.sims.registry import make_env
@@ -220,11 +221,16 @@ def _examples(policy: Policy, count: int) -> tuple[Tensor, ...]:
     return tuple(torch.zeros(count, *shape, dtype=types.get(group)) for group, shape in policy.shapes.items())
 
 
-def _robot(policy: Policy) -> Any:
+def _robot(policy: Policy) -> Robot | None:
     robot = robot_of(policy.task)
-    if robot and (policy.shapes != {"actor": (robot.obs_dim,)} or len(policy.meta["action_low"]) != len(robot.joints)):
+    if robot is None:
+        return None
+    if policy.obs_dim == robot.blind().obs_dim:
+        robot = robot.blind()
+    robot = dataclasses.replace(robot, history=policy.meta.get("history", 0))
+    if policy.shapes != robot.shapes() or len(policy.meta["action_low"]) != len(robot.joints):
         raise FlashSACError(
-            f"this policy of {policy.task} takes {policy.shapes}, but {robot.name} as described gives {robot.obs_dim} numbers: it was "
+            f"this policy of {policy.task} takes {policy.shapes}, but {robot.name} as described gives {robot.shapes()}: it was "
             "trained with other --env settings, which no robot could serve."
         )
     return robot

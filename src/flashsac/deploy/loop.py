@@ -69,7 +69,7 @@ class Loop:
     def __init__(
         self,
         robot: Robot,
-        policy: Callable[[np.ndarray], np.ndarray],
+        policy: Callable[[dict[str, np.ndarray]], np.ndarray],
         interface: RobotInterface,
         commands: Commands,
         safety: Safety,
@@ -134,7 +134,7 @@ class Loop:
 
     def _act(self, episode: Episode, sensors: Sensors, command: np.ndarray) -> np.ndarray:
         began = time.perf_counter()
-        action = self._policy(self._observer.observe(sensors, command))
+        action = self._policy(self._observer.inputs(sensors, command))
         took = time.perf_counter() - began
         self._observer.note(action)
         target = self.safety.target(self._default + self._scale * action, sensors)

@@ -26,6 +26,7 @@ class Observer:
     def reset(self) -> None:
         zero = np.zeros(len(self.robot.joints))
         self._actions = collections.deque([zero] * (1 + self._delay.get("last_action", 0)))
+        self._past: collections.deque[np.ndarray] = collections.deque(maxlen=self.robot.history)
         self._steps = 0
 
     def check(self, sensors: Sensors) -> None:
@@ -57,6 +58,17 @@ class Observer:
                 value = value + self.noise * term.noise * self._random.uniform(-1.0, 1.0, value.shape)
             parts.append(value * term.scale)
         return np.concatenate(parts).astype(np.float32)
+
+    def inputs(self, sensors: Sensors, command: np.ndarray) -> dict[str, np.ndarray]:
+        """All that the policy takes; the first observation stands for those before it, as in training."""
+        newest = self.observe(sensors, command)
+        if not self.robot.history:
+            return {"actor": newest}
+        if not self._past:
+            self._past.extend([newest] * self.robot.history)
+        past = np.concatenate(self._past)
+        self._past.append(newest)
+        return {"actor": newest, "history": past}
 
     def note(self, action: np.ndarray) -> None:
         """The action that followed; ends the policy step."""

@@ -100,10 +100,10 @@ class OnnxPolicy:
                 f"this policy for {self.info.task} names no robot, so it cannot be deployed; it can be called. Robots of tasks are "
                 "listed in flashsac/robot/known.py."
             )
-        if robot.history or self.info.observations != {"actor": [robot.obs_dim]}:
+        shapes = {name: list(shape) for name, shape in robot.shapes().items()}
+        if self.info.observations != shapes:
             raise FlashSACError(
-                f"this policy takes {self.info.observations}, but {robot.name} as described gives {robot.obs_dim} numbers and the "
-                "loop keeps no history."
+                f"this policy takes {self.info.observations}, but {robot.name} as described gives {shapes}. Export it again."
             )
         if any(joint.limits is None for joint in robot.joints):
             raise FlashSACError(f"the description of {robot.name} names no limits of its joints: it must not move.")

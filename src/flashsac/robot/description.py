@@ -95,6 +95,16 @@ class Robot:
     def obs_dim(self) -> int:
         return sum(term.size for term in self.observation)
 
+    def blind(self) -> Robot:
+        """As a policy knows it that was trained without the base's velocity (--env.blind)."""
+        seen = tuple(term for term in self.observation if term.name != "linear_velocity")
+        return dataclasses.replace(self, observation=seen)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of what its policy takes."""
+        shapes: dict[str, tuple[int, ...]] = {"actor": (self.obs_dim,)}
+        return shapes | {"history": (self.history * self.obs_dim,)} if self.history else shapes
+
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
 

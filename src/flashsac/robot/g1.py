@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from flashsac.robot.description import Joint, Robot, Term
+from flashsac.robot.g1_limits import G1_LIMITS
 from flashsac.robot.symmetry import Kind, mirror
 from flashsac.types import EnvSpec
 
@@ -41,8 +42,9 @@ JOINTS = (
 )
 """Name, default angle, stiffness and damping."""
 
-ACTION_SCALE = 0.25
-"""Radians per unit of action. The paper names none; this is the usual choice for its gains."""
+ACTION_SCALE = tuple(0.25 * G1_LIMITS[joint.name].torque / joint.stiffness for joint in JOINTS)
+"""Radians per unit of action: a full one asks a motor at rest for a quarter of its torque. The paper names none; these belong to the
+design that its gains are from (BeyondMimic)."""
 
 OBSERVATION = (
     Term("angular_velocity", 3, noise=0.2),
@@ -70,7 +72,7 @@ PRIVILEGED = (
 STANDING_HEIGHT = 0.78
 """Metres from the ground to the base's origin, in the default pose with the soles on the ground."""
 
-G1 = Robot("unitree_g1", JOINTS, (ACTION_SCALE,) * len(JOINTS), OBSERVATION)
+G1 = Robot("unitree_g1", JOINTS, ACTION_SCALE, OBSERVATION)
 
 _SEEN: tuple[Kind, ...] = ("axial", "polar", "command", "joints", "joints", "joints")
 _PRIVILEGED: tuple[Kind, ...] = ("polar", "feet", "grid")
