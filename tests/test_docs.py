@@ -45,6 +45,13 @@ def test_commands_from_images(tmp_path):
         cli(*arguments, *short.split(), cwd=tmp_path)
 
 
+def test_commands_of_the_way_to_the_robot(tmp_path):
+    """A short --env.num-envs comes last and wins; the robots of the page are real ones."""
+    for arguments in commands("docs/sim-to-real.md"):
+        cli(*arguments, *EXTRA[arguments[0]], cwd=tmp_path)
+    assert (tmp_path / "g1.onnx").exists()
+
+
 def test_commands_to_the_robot(tmp_path):
     seen = []
     for arguments in commands("docs/deploy.md"):
