@@ -18,6 +18,7 @@ EXTRA = {
     "train": SHORT,
     "play": ["--seconds", "1"],
     "export": ["--observations", "100"],
+    "deploy": ["--seconds", "0.2", "--tilt", "4"],
     "bench": "--seconds 0.1 --compile off --preset laptop --precision fp32".split(),
 }
 
@@ -34,7 +35,7 @@ def test_commands(tmp_path):
         seen.add(arguments[0])
         extra = EXTRA.get(arguments[0], [])
         cli(*arguments, *extra, cwd=tmp_path)
-    assert {"train", "resume", "eval", "play", "report", "list", "bench", "export"} <= seen
+    assert {"train", "resume", "eval", "play", "report", "list", "bench", "export", "deploy"} <= seen
 
 
 def test_commands_from_images(tmp_path):
@@ -55,9 +56,8 @@ def test_commands_of_the_way_to_the_robot(tmp_path):
 def test_commands_to_the_robot(tmp_path):
     seen = []
     for arguments in commands("docs/deploy.md"):
-        extra = {"deploy": ["--seconds", "0.2", "--tilt", "4"]} | EXTRA
         shorter = ["2" if argument == "20" else argument for argument in arguments]
-        cli(*shorter, *extra[arguments[0]], cwd=tmp_path)
+        cli(*shorter, *EXTRA[arguments[0]], cwd=tmp_path)
         seen.append(arguments[0])
     assert seen == ["train", "export", "deploy", "deploy"]
     assert (tmp_path / "walk.mp4").stat().st_size > 1000
