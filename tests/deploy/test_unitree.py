@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 import sys
 import time
 
@@ -130,3 +131,9 @@ def test_errors(fake, monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(FlashSACError, match="not on PyPI"):
         UnitreeRobot(BLIND_G1)
+
+
+def test_it_needs_no_torch():
+    """Neither does a robot's computer."""
+    code = "import sys, flashsac.deploy.unitree; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

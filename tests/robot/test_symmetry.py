@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from flashsac.config import EnvConfig
-from flashsac.robot import g1
+from flashsac.robot import g1_spec
 from flashsac.robot.joystick import T1_JOINTS
 from flashsac.robot.symmetry import mirror
 from flashsac.sims.registry import make_env
@@ -44,7 +44,7 @@ def test_a_height_map_by_hand():
 
 def test_the_papers_g1():
     bounds = (-1.0,) * 29, (1.0,) * 29
-    spec = g1.described(EnvSpec(1, {"actor": 96, "critic": 288}, 29, *bounds, None))
+    spec = g1_spec.described(EnvSpec(1, {"actor": 96, "critic": 288}, 29, *bounds, None))
     assert spec.velocity == (96, 99)
     assert [len(spec.mirrors[group].source) for group in ("actor", "critic", "action")] == [96, 288, 29]
     x = np.arange(288.0)

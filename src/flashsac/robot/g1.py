@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from flashsac.robot.description import Joint, Robot, Term
 from flashsac.robot.g1_limits import G1_LIMITS
-from flashsac.robot.symmetry import Kind, mirror
-from flashsac.types import EnvSpec
 
 JOINTS = (
     Joint("left_hip_pitch_joint", -0.2, 40.16, 2.559),
@@ -73,16 +69,3 @@ STANDING_HEIGHT = 0.78
 """Metres from the ground to the base's origin, in the default pose with the soles on the ground."""
 
 G1 = Robot("unitree_g1", JOINTS, ACTION_SCALE, OBSERVATION)
-
-_SEEN: tuple[Kind, ...] = ("axial", "polar", "command", "joints", "joints", "joints")
-_PRIVILEGED: tuple[Kind, ...] = ("polar", "feet", "grid")
-
-
-def described(spec: EnvSpec) -> EnvSpec:
-    """With what follows from the tables: where the critic finds the velocity, and how everything looks in a mirror."""
-    joints, first = tuple(joint.name for joint in JOINTS), G1.obs_dim
-    layouts = {"actor": _SEEN, "critic": _SEEN + _PRIVILEGED, "action": ("joints",)}
-    mirrors = {
-        group: mirror(layout, joints, ("left", "right"), grid=HEIGHT_MAP[::-1]) for group, layout in layouts.items()
-    }
-    return dataclasses.replace(spec, velocity=(first, first + 3), mirrors=mirrors)

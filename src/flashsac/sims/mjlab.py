@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from flashsac.errors import MissingExtra, RenderError, UnsupportedSpace
-from flashsac.robot import g1
+from flashsac.robot import g1_spec
 from flashsac.sims.base import Unsaved, autoreset, first_obs
 from flashsac.sims.engines import Options
 from flashsac.sims.tasks import Task
@@ -46,7 +46,7 @@ def make_mjlab(task: Task, options: Options) -> MjlabVecEnv:
     rl_cfg = load_rl_cfg(task.own_id)
     made = MjlabVecEnv(env, rl_cfg.obs_groups, rl_cfg.clip_actions)
     if task.own_id.startswith("FlashSAC-G1"):
-        made.spec = g1.described(made.spec)
+        made.spec = g1_spec.described(made.spec)
     return made
 
 
