@@ -7,11 +7,14 @@ import dataclasses
 import pytest
 import torch
 
+from flashsac.compiler import compiler_for
 from flashsac.config import AgentConfig
 from flashsac.core.agent import Agent
 from flashsac.core.context import ContextEncoder, RunningNorm
+from flashsac.core.optimizer import adam_rates
 from flashsac.core.replay import Replay
 from flashsac.core.transforms import RandomMirror, make_transform
+from flashsac.core.update import Chance, Learner, Rates
 from flashsac.errors import FlashSACError
 from flashsac.types import CPU, Batch, EnvSpec, Mirror, Step
 
@@ -167,3 +170,23 @@ def test_symmetry_is_refused_where_nobody_knows_it():
     with pytest.raises(FlashSACError, match=r"does not say so for action, critic, history"):
         make_transform(spec(mirrors={"actor": MIRRORS["actor"]}), AgentConfig(symmetry=True), CPU)
     assert isinstance(make_transform(spec(mirrors=MIRRORS), AgentConfig(symmetry=True), CPU), RandomMirror)
+
+
+def test_compiled_it_is_the_same():
+    config = AgentConfig(batch_size=5, actor_width=8, critic_width=8, symmetry=True)
+    learners = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        learners.append(Learner(spec(mirrors=MIRRORS), config, CPU))
+    plain, compiled = learners
+    chance = Chance(torch.tensor([True, False, True, False, False])[:, None], *torch.randn(2, 5, ACTIONS))
+    rates = Rates(adam_rates(3e-4, 1), adam_rates(3e-4, 1))
+    arguments = (batch(), torch.tensor(2.0), chance, rates)
+    expected = plain.update_critic(*arguments)
+    metrics = compiler_for(CPU)(compiled.update_critic)(*arguments)
+    assert {"velocity_loss", "next_obs_loss", "critic_loss"} <= set(metrics)
+    for name, value in expected.items():
+        assert metrics[name].item() == pytest.approx(value.item(), abs=1e-5), name
+    for part in ("encoder", "critic", "target"):
+        ours, theirs = getattr(plain, part).state_dict(), getattr(compiled, part).state_dict()
+        assert all(torch.allclose(ours[name], theirs[name], atol=1e-5) for name in ours), part
