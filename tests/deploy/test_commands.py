@@ -100,8 +100,8 @@ def test_a_killed_source_stops_the_robot(way):
     killed: list[float] = []
     seen: list[tuple[float, np.ndarray]] = []
 
-    def policy(obs: np.ndarray) -> np.ndarray:
-        seen.append((time.monotonic(), obs[6:9].copy()))  # the command, in this robot's observation
+    def policy(obs: dict[str, np.ndarray]) -> np.ndarray:
+        seen.append((time.monotonic(), obs["actor"][6:9].copy()))  # the command, in this robot's observation
         if len(seen) == 20:
             sender.kill()
             sender.wait()
