@@ -57,6 +57,7 @@ def test_the_papers_g1():
 
 @pytest.mark.parametrize("task", ["G1JoystickFlatTerrain", "T1JoystickFlatTerrain", "Go1JoystickFlatTerrain"])
 def test_twice_in_the_mirror_is_as_before(task):
+    pytest.importorskip("envpool")
     spec = make_env(f"playground:{task}", EnvConfig(num_envs=1)).spec
     assert {"actor", "critic", "action"} <= set(spec.mirrors)
     for group, mirrored in spec.mirrors.items():
@@ -109,6 +110,7 @@ def test_a_simulator_in_the_mirror(robot):
 
 def test_an_observation_in_the_mirror():
     """Playground's own: the default pose is its own mirror image, so with no noise and no motion so is what is seen of it."""
+    pytest.importorskip("envpool")
     options = ("noise_level=0", "push_enable=False")
     env = make_env("playground:G1JoystickFlatTerrain", EnvConfig(num_envs=1, options=options))
     env.reset(0)
