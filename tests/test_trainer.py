@@ -105,3 +105,10 @@ def test_a_run_that_would_end_before_it_learns_is_refused(tmp_path):
 def test_a_config_and_settings_beside_it_are_refused():
     with pytest.raises(FlashSACError, match="beside it, preset, steps"):
         flashsac.train("gym:Pendulum-v1", flashsac.TrainConfig(), preset="laptop", steps=300)
+
+
+def test_a_run_that_cannot_begin_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FlashSACError):
+        flashsac.train("no_such_module:make_env", **SETTINGS)
+    assert not list(tmp_path.glob("runs/*"))

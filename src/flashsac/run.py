@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import json
@@ -78,6 +79,9 @@ class Run:
     def discard(self) -> None:
         """The run never began: leave no trace that would block the next try."""
         shutil.rmtree(self.path, ignore_errors=True)
+        if self.config.run_dir is None:  # runs/TASK was made by us too, and is in nobody's way only if others are in it
+            with contextlib.suppress(OSError):
+                self.path.parent.rmdir()
 
 
 def read_config(path: str | Path) -> tuple[str, TrainConfig]:
