@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from typing import Any
 
@@ -37,7 +38,7 @@ def viewed(env: VecEnv, config: EnvConfig, task: str) -> VecEnv:
     return env
 
 
-class View:
+class View(abc.ABC):
     """Passes everything on, but for the observations."""
 
     def __init__(self, env: VecEnv, spec: EnvSpec):
@@ -52,11 +53,13 @@ class View:
     def step(self, action: Tensor) -> Step:
         return self._after(self.env.step(action))
 
+    @abc.abstractmethod
     def _first(self, obs: Obs) -> Obs:
-        raise NotImplementedError
+        """Of a reset."""
 
+    @abc.abstractmethod
     def _after(self, step: Step) -> Step:
-        raise NotImplementedError
+        """Of a step."""
 
     def render(self) -> np.ndarray:
         return self.env.render()
