@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from flashsac.errors import BadSimulation, MissingExtra
+from flashsac.sims import workers as workers_module
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.check import check_env
 from flashsac.sims.sequential import SequentialVecEnv
@@ -105,6 +106,16 @@ def test_saved_by_one_and_loaded_by_another(make):
     assert second.load_state_dict(first.state_dict())
     for action in actions(30, 2, seed=1):
         assert torch.equal(first.step(action).obs["actor"], second.step(action).obs["actor"])
+
+
+def test_a_simulator_that_hangs_is_noticed(make, monkeypatch):
+    env = make(functools.partial(Faulty, "hang"))
+    env.reset(0)
+    for action in actions(2, 2):
+        env.step(action)
+    monkeypatch.setattr(workers_module, "PATIENCE", 1.0)
+    with pytest.raises(BadSimulation, match="has not answered"):
+        env.step(torch.zeros(2, 2))  # this one never ends
 
 
 def test_send_returns_before_the_step_is_done(make):
