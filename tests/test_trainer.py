@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import pytest
 
 import flashsac
 from flashsac import trainer
 from flashsac.errors import FlashSACError, RunDirectoryError
-from flashsac.logging import read_metrics
+from flashsac.logging import MetricsLog, read_metrics
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.registry import make_env
 from tests.helpers import TINY
@@ -112,3 +115,17 @@ def test_a_run_that_cannot_begin_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(FlashSACError):
         flashsac.train("no_such_module:make_env", **SETTINGS)
     assert not list(tmp_path.glob("runs/*"))
+
+
+def test_wandb_runs_go_on_under_one_id(tmp_path, monkeypatch):
+    """A stand-in for the package, which wants an account: every start of a run must name the same id."""
+    started = []
+    module = types.ModuleType("wandb")
+    module.init = lambda **settings: started.append(settings) or types.SimpleNamespace(log=print, finish=print)
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    for step in (None, 0):
+        MetricsLog(tmp_path, resume_step=step, wandb_project="robots").close()
+    first, second = started
+    assert first["id"] == second["id"]
+    assert len(first["id"]) == 16
+    assert {"project": "robots", "resume": "allow"}.items() <= first.items()
