@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -20,7 +24,7 @@ from flashsac.logging import read_metrics
 from flashsac.policy import Policy, make_policy
 from flashsac.sims import engines
 from flashsac.sims.registry import make_env, must_evaluate_apart
-from tests.helpers import TINY
+from tests.helpers import ROOT, TINY
 
 pytest.importorskip("mujoco")
 
@@ -99,3 +103,29 @@ def test_the_trainer_uses_it_where_the_engine_allows_one_environment(tmp_path, m
     assert len(rows) == 3
     assert len(children) == 1, "one child serves the whole run"
     assert children[0].process.returncode == 0, "the run ended, and so did its child"
+
+
+def test_it_ends_with_a_trainer_that_was_killed():
+    """Even in the middle of an evaluation: nobody would read the answer, and its memory is wanted by the run that resumes."""
+    trainer = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from flashsac.evaluation_process import ProcessEvaluator\n"
+            "from tests.test_evaluation_process import CONFIG, TASK, random_policy\n"
+            "evaluator = ProcessEvaluator(TASK, CONFIG, episodes=100_000, seed=0)\n"
+            "evaluator._child = evaluator._start()\n"
+            "print(evaluator._child.process.pid, flush=True)\n"
+            "evaluator.judge(random_policy(0))\n",
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert trainer.stdout is not None
+    child = psutil.Process(int(trainer.stdout.readline()))
+    time.sleep(8.0)  # until it evaluates
+    assert child.is_running()
+    trainer.kill()
+    trainer.wait()
+    child.wait(timeout=20)
