@@ -324,7 +324,7 @@ class Trainer:
         self.row = next(iter(read_metrics(self.run.path / "metrics.csv")[-1:]), {})
         notes.append(f"resuming {self.run.task} at step {self.step:,} of {self.config.steps:,}")
         saved_env = state["env"]
-        if self.env.spec.can_save_state and saved_env is not None and self.env.load_state_dict(saved_env):
+        if saved_env and self.env.load_state_dict(saved_env):
             self.obs = {group: rows.to(self.env.spec.device) for group, rows in state["obs"].items()}
         else:
             # Another seed than at the start, or the same episodes would be collected again.

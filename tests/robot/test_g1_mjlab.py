@@ -298,6 +298,26 @@ def test_curriculum(rough):
     assert all(0 <= level <= 9 for level in levels(rough, 9, slow, (4.1, 0.0)))
 
 
+def test_curriculum_goes_on_in_a_resumed_run(rough):
+    rough.reset(0)
+    terrain = rough._base.scene.terrain
+    begun = terrain.terrain_levels.tolist()
+    hold(rough)
+    terrain.terrain_levels[:] = torch.arange(rough.spec.num_envs) % 3 + 7
+    saved, steps = rough.state_dict(), rough._base.common_step_counter
+    try:
+        rough.reset(1)
+        assert terrain.terrain_levels.tolist() == begun, "without a checkpoint it begins anew"
+        assert rough.load_state_dict(saved) is False, "its episodes cannot go on"
+        rough.reset(1)
+        assert torch.equal(terrain.terrain_levels, saved["terrain_levels"])
+        assert rough._base.common_step_counter == steps
+        tiles = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
+        assert torch.equal(rough._base.scene.env_origins, tiles)
+    finally:
+        rough.load_state_dict({"steps": 0, "terrain_levels": torch.tensor(begun)})  # the fixture is shared
+
+
 def test_height_map_sees_the_steps(rough):
     """On stairs that lead down, the edge of the platform: level to its edge, then one step lower."""
     rough.reset(1)

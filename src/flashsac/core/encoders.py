@@ -124,7 +124,8 @@ class ImageEncoder(nn.Module):
         return images.float() / 255.0 - 0.5
 
     def forward(self, images: Tensor) -> Tensor:
-        x = (self._scaled(images) - self.mean).to(self.dtype)
+        # Channels last: on a CPU the convolutions take a tenth to a quarter less time (benchmarks/convolution_layout.py).
+        x = (self._scaled(images) - self.mean).to(self.dtype, memory_format=torch.channels_last)
         for convolution in self.convolutions:
             x = convolution(x).relu()
         flat = F.linear(x.flatten(1), self.bottleneck.weight.to(self.dtype)).float() + self.bottleneck.bias

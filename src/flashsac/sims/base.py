@@ -31,11 +31,11 @@ class VecEnv(Protocol):
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on bit for bit, of plain values and arrays; only where spec.can_save_state."""
+        """Everything needed to go on bit for bit where spec.can_save_state, else what is worth keeping; plain values and arrays."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
-        """Go on from there. False if the simulator turned out not to be reproducible: the caller must reset."""
+        """Go on from there. False if it could not be brought back bit for bit: the caller must reset."""
         ...
 
     def close(self) -> None: ...

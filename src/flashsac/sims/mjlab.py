@@ -18,7 +18,7 @@ from torch import Tensor
 
 from flashsac.errors import MissingExtra, RenderError, UnsupportedSpace
 from flashsac.robot import g1_spec
-from flashsac.sims.base import Unsaved, autoreset, first_obs
+from flashsac.sims.base import autoreset, first_obs
 from flashsac.sims.engines import Options
 from flashsac.sims.tasks import Task
 from flashsac.types import EnvSpec, Obs, Step
@@ -61,7 +61,7 @@ def _import_mjlab() -> None:
         ) from error
 
 
-class MjlabVecEnv(Unsaved):
+class MjlabVecEnv:
     """Takes a ManagerBasedRlEnv over: it no longer resets by itself, which would throw the final observations away."""
 
     def __init__(self, env: Any, obs_groups: Mapping[str, Sequence[str]], clip_actions: float | None = None):
@@ -71,7 +71,7 @@ class MjlabVecEnv(Unsaved):
         if self._groups["critic"] in ((), self._groups["actor"]):
             del self._groups["critic"]
         self._bound = 1.0 if clip_actions is None else float(clip_actions)
-        self._terrain_levels = _terrain_levels(self._base)
+        self._steps_before, self._levels_before = 0, _terrain_levels(self._base)
         self._randomness = _OwnRandomness(self._base.device)
         action_dim = self._base.action_manager.total_action_dim
         self.spec = EnvSpec(
@@ -103,7 +103,8 @@ class MjlabVecEnv(Unsaved):
             events = self._base.event_manager
             if "startup" in events.available_modes:
                 events.apply(mode="startup")  # friction and the like: drawn once an environment, now from this seed
-            obs, _ = self._env.reset()
+            with _levels_held(self._base.scene.terrain):
+                obs, _ = self._env.reset()
         return first_obs(self._split(obs))
 
     def _forget(self) -> None:
@@ -114,10 +115,10 @@ class MjlabVecEnv(Unsaved):
         # Curricula change its weights, and some terms remember the episode before (how high a foot was lifted).
         self._base.reward_manager = RewardManager(cfg.rewards, self._base, scale_by_dt=cfg.scale_rewards_by_dt)
         self._base.setup_manager_visualizers()
-        self._base.common_step_counter = 0  # what curricula go by
-        if self._terrain_levels is not None:
+        self._base.common_step_counter = self._steps_before  # what curricula go by
+        if self._levels_before is not None:
             terrain = self._base.scene.terrain
-            terrain.terrain_levels.copy_(self._terrain_levels)
+            terrain.terrain_levels.copy_(self._levels_before)
             everywhere = torch.arange(self.spec.num_envs, device=self.spec.device)
             unmoved = torch.zeros_like(everywhere, dtype=torch.bool)
             terrain.update_env_origins(everywhere, unmoved, unmoved)
@@ -153,6 +154,18 @@ class MjlabVecEnv(Unsaved):
             raise RenderError("this mjlab environment was made without a renderer: make it with render=True.")
         return np.asarray(frame)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where the curricula stand: all that can be brought back."""
+        levels = _terrain_levels(self._base)
+        return {"steps": int(self._base.common_step_counter)} | ({} if levels is None else {"terrain_levels": levels})
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        """Episodes cannot go on, but those of the next reset begin where the curricula stood."""
+        self._steps_before = state["steps"]
+        if self._levels_before is not None:
+            self._levels_before = torch.as_tensor(state["terrain_levels"]).to(self._levels_before)
+        return False
+
     def close(self) -> None:
         self._env.close()
 
@@ -163,6 +176,19 @@ def _terrain_levels(base: Any) -> Tensor | None:
     if terrain is None or terrain.terrain_origins is None:
         return None
     return terrain.terrain_levels.clone()
+
+
+@contextlib.contextmanager
+def _levels_held(terrain: Any) -> Iterator[None]:
+    """No episode ends in a first reset, but a curriculum would judge where the robots happen to stand, and move them up or down."""
+    if terrain is None:
+        yield
+        return
+    terrain.update_env_origins = lambda *_: None
+    try:
+        yield
+    finally:
+        del terrain.update_env_origins
 
 
 class _OwnRandomness:
