@@ -1,0 +1,35 @@
+#!/bin/sh
+# The humanoid on a CPU: playground:G1JoystickFlatTerrain with FlashSAC, with PPO for as long, and FlashSAC's best policy in plain MuJoCo.
+#   sh benchmarks/humanoid.sh [NAME ...]      all, or flashsac ppo deploy; two hours, two hours, ten minutes, on two cores with nothing else running
+# Interrupted, FlashSAC goes on where it was. PPO needs: pip install -c constraints.txt rsl-rl-lib
+set -eu
+cd "$(dirname "$0")/.."
+task=playground:G1JoystickFlatTerrain
+runs=runs/humanoid
+out=benchmarks/results/humanoid
+
+[ $# -gt 0 ] || set -- flashsac ppo deploy
+for name in "$@"; do
+    case $name in
+        flashsac)
+            if [ -f $runs/flashsac/config.json ]; then
+                .venv/bin/flashsac resume $runs/flashsac
+            else
+                .venv/bin/flashsac train $task --preset laptop --run-dir $runs/flashsac --env.num-envs 128 --steps 7000000 --agent.warmup 100000 \
+                    --agent.batch-size 256 --agent.updates-per-transition 0.025 --eval.every 250000
+            fi
+            ;;
+        ppo)
+            seconds=$(tail -n 1 $runs/flashsac/metrics.csv | cut -d, -f19)
+            .venv/bin/python benchmarks/ppo.py $task --run-dir $runs/ppo --minutes "$(echo "$seconds / 60" | bc -l)"
+            .venv/bin/flashsac report flashsac=$runs/flashsac ppo=$runs/ppo --out $out
+            ;;
+        deploy)
+            mkdir -p $out
+            .venv/bin/flashsac export $runs/flashsac --out $runs/g1.onnx
+            .venv/bin/flashsac deploy $runs/g1.onnx --episodes 20 --report $out/plain.json --video $runs/plain.mp4
+            .venv/bin/flashsac deploy $runs/g1.onnx --episodes 20 --pushes --report $out/pushes.json
+            .venv/bin/flashsac deploy $runs/g1.onnx --episodes 3 --real-time --report $out/real_time.json
+            ;;
+    esac
+done
