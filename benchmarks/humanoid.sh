@@ -21,7 +21,7 @@ for name in "$@"; do
             ;;
         ppo)
             seconds=$(tail -n 1 $runs/flashsac/metrics.csv | cut -d, -f19)
-            .venv/bin/python benchmarks/ppo.py $task --run-dir $runs/ppo --minutes "$(echo "$seconds / 60" | bc -l)"
+            .venv/bin/python benchmarks/ppo.py $task --run-dir $runs/ppo --minutes "$(awk "BEGIN {print $seconds / 60}")"
             .venv/bin/flashsac report flashsac=$runs/flashsac ppo=$runs/ppo --out $out
             ;;
         deploy)
