@@ -117,6 +117,19 @@ def test_a_run_that_cannot_begin_leaves_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("runs/*"))
 
 
+def test_metrics_of_an_older_version_are_kept(tmp_path):
+    """A run resumed after a column was added; and the line that a crash cut off goes."""
+    (tmp_path / "metrics.csv").write_text("step,return\n100,1.5\n200,2.5\n300\n")
+    log = MetricsLog(tmp_path, resume_step=200)
+    log.write({"step": 300, "return": 3.5, "velocity_loss": 0.25})
+    log.close()
+    assert read_metrics(tmp_path / "metrics.csv") == [
+        {"step": 100, "return": 1.5},
+        {"step": 200, "return": 2.5},
+        {"step": 300, "return": 3.5, "velocity_loss": 0.25},
+    ]
+
+
 def test_wandb_runs_go_on_under_one_id(tmp_path, monkeypatch):
     """A stand-in for the package, which wants an account: every start of a run must name the same id."""
     started = []

@@ -13,8 +13,9 @@ from typing import Any
 
 COLUMNS = (
     "step updates episodes return length eval_return eval_length eval_success critic_loss actor_loss q reward entropy "
-    "temperature action_std reward_scale learning_rate invalid seconds steps_per_second"
+    "temperature action_std reward_scale learning_rate invalid seconds steps_per_second velocity_loss next_obs_loss"
 ).split()
+"""Of metrics.csv; a cell is empty where there is nothing to say: the last two are a context estimator's."""
 PLAIN_INTERVAL = 5.0
 """Seconds between plain progress lines; evaluations are always shown."""
 TIMINGS = ("seconds", "steps_per_second")
@@ -71,7 +72,7 @@ def read_metrics(path: Path) -> list[dict[str, float]]:
         return []
     rows = []
     for row in csv.DictReader(path.read_text().splitlines()):
-        if any(row.get(column) is None for column in COLUMNS):
+        if None in row.values():
             continue
         try:
             rows.append({key: float(value) for key, value in row.items() if value})
@@ -148,7 +149,8 @@ class Progress:
         if self._bar:
             self._bar.update(self._id, completed=int(row["step"]), note=note)
             return
-        if "eval_return" not in row and time.monotonic() - self._said < PLAIN_INTERVAL:
+        last = row["step"] >= self._total
+        if not last and "eval_return" not in row and time.monotonic() - self._said < PLAIN_INTERVAL:
             return
         self._said = time.monotonic()
         done = max(1, int(row["step"]) - self._start)

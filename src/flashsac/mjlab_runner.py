@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from flashsac.policy import Policy, policy_from
 from flashsac.run import Run
 from flashsac.sims.mjlab import MjlabVecEnv
 from flashsac.trainer import Trainer
-from flashsac.types import Obs
+from flashsac.types import EnvSpec, Obs
 
 SUFFIX = "-FlashSAC"
 RUN = "flashsac"
@@ -40,6 +40,8 @@ class FlashSACRunnerCfg(RslRlBaseRunnerCfg):
     """Where metrics go; metrics.csv and TensorBoard's files are always written."""
     algorithm: AgentConfig = dataclasses.field(default_factory=AgentConfig)
     """The algorithm; the defaults are the paper's for many parallel environments."""
+    history: int = 0
+    """Past observations shown to the actor through a context estimator; for tasks that tell the critic the base's velocity."""
     replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
     """The replay buffer."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -50,6 +52,11 @@ class FlashSACRunnerCfg(RslRlBaseRunnerCfg):
 
 class FlashSACRunner:
     """What mjlab's commands ask of a runner: learn, save, load, and a policy to play."""
+
+    @staticmethod
+    def described(spec: EnvSpec) -> EnvSpec:
+        """For a subclass, which knows its task: where the critic finds the base's velocity, how observations look in a mirror."""
+        return spec
 
     def __init__(
         self,
@@ -73,6 +80,7 @@ class FlashSACRunner:
         if self._loaded_from is not None:
             _require_newest(self._loaded_from, self.step)
         env = _BorrowedEnv(self.env, self.cfg, spread_episodes=init_at_random_ep_len)
+        env.spec = self.described(env.spec)
         run = Run.create(f"custom:{self.cfg['experiment_name']}", resolve(env, self._config(num_learning_iterations)))
         try:
             if self._loaded_from is not None:
@@ -82,7 +90,6 @@ class FlashSACRunner:
             run.close()
             raise
         trainer.after_save = self._keep
-        self.env.unwrapped.common_step_counter = trainer.step // self.env.num_envs  # what curricula go by
         trainer.train()
 
     def _config(self, iterations: int) -> TrainConfig:
@@ -106,7 +113,7 @@ class FlashSACRunner:
             video=False,
             wandb=cfg["wandb_project"] if cfg["logger"] == "wandb" else None,
             agent=agent,
-            env=EnvConfig(num_envs=self.env.num_envs, engine="mjlab"),
+            env=EnvConfig(num_envs=self.env.num_envs, engine="mjlab", history=cfg["history"]),
             replay=ReplayConfig(**cfg["replay"]),
             eval=EvalConfig(every=0),
         )
@@ -146,12 +153,37 @@ class FlashSACRunner:
         """Deterministic actions, in the environment's own bounds, for mjlab's observations."""
         if self.policy is None:
             raise FlashSACError("there is no policy to play: learn or load one first.")
-        policy, groups = self.policy.to(device), self.cfg["obs_groups"]["actor"]
-        bound = torch.tensor(policy.meta["action_high"], device=device)
-        return lambda obs: policy.act({"actor": torch.cat([obs[group] for group in groups], dim=1)}) * bound
+        return _Player(self.policy.to(device), self.cfg["obs_groups"]["actor"], self.env, device)
 
     def add_git_repo_to_log(self, repo_file_path: str) -> None:
         """Part of mjlab's protocol; our runs record the versions of the packages instead."""
+
+
+class _Player:
+    """A policy for mjlab's observations. Keeps those before the newest one where it looks back."""
+
+    def __init__(self, policy: Policy, groups: Sequence[str], env: Any, device: str | None):
+        self._policy, self._groups, self._env = policy, groups, env.unwrapped
+        self._bound = torch.tensor(policy.meta["action_high"], device=device)
+        self._past = self._newest = torch.zeros(0)
+
+    def __call__(self, obs: Any) -> Tensor:
+        newest = torch.cat([obs[group] for group in self._groups], dim=1)
+        length = self._policy.meta.get("history", 0)
+        seen = {"actor": newest} | ({"history": self._history(newest, length)} if length else {})
+        return self._policy.act(seen) * self._bound
+
+    def _history(self, newest: Tensor, length: int) -> Tensor:
+        """As in training: an episode's first observation stands for those before it."""
+        begun = newest[:, None].repeat(1, length, 1)
+        if self._past.shape != begun.shape:
+            self._past = begun
+        else:
+            past = torch.cat([self._past[:, 1:], self._newest[:, None]], 1)
+            first = self._env.episode_length_buf == 0
+            self._past = torch.where(first[:, None, None], begun, past)
+        self._newest = newest.clone()
+        return self._past.flatten(1)
 
 
 class _SavingTrainer(Trainer):

@@ -14,6 +14,7 @@ from mjlab.tasks.velocity.config.g1.rl_cfg import unitree_g1_ppo_runner_cfg
 from mjlab.tasks.velocity.rl import VelocityOnPolicyRunner
 
 from flashsac.mjlab_runner import SUFFIX, FlashSACRunner, FlashSACRunnerCfg
+from flashsac.robot import g1_spec
 from flashsac.robot.g1_mjlab import OBS_GROUPS, g1_env_cfg
 
 for task_id in list_tasks():
@@ -34,6 +35,13 @@ for task_id in list_tasks():
         FlashSACRunner,
     )
 
+
+class G1Runner(FlashSACRunner):
+    """Knows what the paper's G1 task shows, so that histories and mirrors work by mjlab's commands too."""
+
+    described = staticmethod(g1_spec.described)
+
+
 # The paper's G1 task, with FlashSAC and its reward weights; as TASK-PPO with mjlab's PPO and the paper's weights for it.
 for name, rough in (("Flat", False), ("Rough", True)):
     task_id, experiment = f"FlashSAC-G1-{name}", f"flashsac_g1_{name.lower()}"
@@ -42,7 +50,7 @@ for name, rough in (("Flat", False), ("Rough", True)):
         g1_env_cfg(rough=rough),
         g1_env_cfg(rough=rough, play=True),
         FlashSACRunnerCfg(num_steps_per_env=24, obs_groups=OBS_GROUPS, experiment_name=experiment),
-        FlashSACRunner,
+        G1Runner,
     )
     register_mjlab_task(
         f"{task_id}-PPO",
