@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -9,13 +11,13 @@ from gymnasium import spaces
 
 import flashsac
 from flashsac.config import ReplayConfig
-from flashsac.errors import CheckpointError
+from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.logging import read_metrics
 from flashsac.sims.registry import make_env
 from flashsac.storage import make_replay
 from flashsac.types import EnvSpec, Pixels
 from tests import toy_envs
-from tests.helpers import TINY, cli
+from tests.helpers import TINY, blocks, cli
 
 SEEING = TINY | dict(agent=TINY["agent"] | dict(image_channels=4, image_features=8, image_shift=1, n_step=3))
 
@@ -48,7 +50,7 @@ def test_its_policy_takes_images(run):
     assert together.shape == (4, 2)
     assert np.allclose(policy(images[1]), together[1], atol=1e-6)
     assert np.allclose(policy({"pixels": images[1]}), together[1], atol=1e-6)
-    with pytest.raises(ValueError, match="takes observations 'pixels' of 9 x 24 x 24, not 3 x 24 x 24"):
+    with pytest.raises(ValueError, match="takes observations 'pixels' of 9 x 24 x 24, not 3 x 24 x 24: .*oldest first"):
         policy(images[0, :3])
     with pytest.raises(ValueError, match="images of uint8"):
         policy(images / 255)
@@ -88,6 +90,33 @@ def test_any_gymnasium_environment_with_images_trains(tmp_path, state):
     if state:
         with pytest.raises(ValueError, match="actor is missing"):
             policy({"pixels": image})
+    _comment, stack, *calls = blocks("python", "docs/vision.md")[0].splitlines()
+    names = dict.fromkeys(("before_last", "last", "newest"), np.zeros((16, 16, 3), np.uint8))
+    names |= {"np": np, "policy": policy, "numbers": np.zeros(2)}
+    exec(stack, names)
+    exec(calls[state], names)
+    assert names["action"].shape == (2,)
+
+
+def test_settings_that_do_nothing_and_settings_for_state_are_said(tmp_path, capsys):
+    """An environment of the user's own draws as it does; and it does not say by its name that it shows images."""
+    changes = dict(agent=SEEING["agent"] | dict(n_step=1), env=dict(num_envs=2, image_size=64, with_state=True))
+    flashsac.train(toy_envs.make_pixel_point, run_dir=str(tmp_path / "run"), **SEEING | changes)
+    said = capsys.readouterr().out
+    assert "image_size is 16; --env.image-size 64 does nothing" in said
+    assert "with_state is False; --env.with-state True does nothing" in said
+    assert "--preset vision has the paper's for images" in said
+    env = json.loads((tmp_path / "run" / "config.json").read_text())["config"]["env"]
+    assert (env["image_size"], env["with_state"]) == (16, False)
+
+
+def test_shifts_leave_something_to_see(tmp_path):
+    with pytest.raises(FlashSACError, match=r"more than half of an image \(16 x 16\)"):
+        flashsac.train(
+            toy_envs.make_pixel_point,
+            run_dir=str(tmp_path),
+            **SEEING | dict(agent=SEEING["agent"] | dict(image_shift=9)),
+        )
 
 
 def test_a_million_images_go_to_disk_where_memory_is_short(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flashsac.checkpoint import CheckpointStore
-from flashsac.config import PresetName, TrainConfig, check, to_dict
+from flashsac.config import EnvConfig, PresetName, TrainConfig, check, to_dict
 from flashsac.errors import FlashSACError
 from flashsac.evaluation import MAX_STEPS
 from flashsac.logging import read_metrics
@@ -17,7 +17,7 @@ from flashsac.policy import find_policy
 from flashsac.run import Run
 from flashsac.settings import configure
 from flashsac.sims.registry import choose_engine, environments_in, is_only_one
-from flashsac.sims.tasks import suite_of, tasks
+from flashsac.sims.tasks import tasks
 from flashsac.trainer import Result, Trainer
 from flashsac.types import EnvSpec
 from flashsac.video import record
@@ -125,11 +125,13 @@ def _run(run: Run, task: Any, *, resume: bool, quiet: bool) -> Result:
 def _settle(run: Run, task: Any, spec: EnvSpec) -> list[str]:
     """An environment of the user's own may decide what was asked of it: say so, and let config.json hold what was made."""
     asked, notes = run.config.env, []
-    if not (isinstance(task, str) and suite_of(task)):
-        made = dataclasses.replace(asked, num_envs=spec.num_envs)
+    if not (isinstance(task, str) and task in tasks()):
+        made = dataclasses.replace(asked, num_envs=spec.num_envs, with_state=False)
         if asked.max_episode_steps is not None:
             made = dataclasses.replace(made, max_episode_steps=spec.max_episode_steps)
-        for name in ("num_envs", "max_episode_steps"):
+        if spec.pixels and asked.image_size != EnvConfig().image_size:
+            made = dataclasses.replace(made, image_size=spec.pixels.height)
+        for name in ("num_envs", "max_episode_steps", "image_size", "with_state"):
             value, wanted = getattr(made, name), getattr(asked, name)
             if value != wanted:
                 flag = f"--env.{name.replace('_', '-')}"
@@ -143,6 +145,10 @@ def _settle(run: Run, task: Any, spec: EnvSpec) -> list[str]:
             temporary = run.path / ".config.writing"
             temporary.write_text(json.dumps(content, indent=2) + "\n")
             temporary.replace(file)
+    if spec.pixels and run.config.agent.n_step == 1:
+        notes.append(
+            "note: this environment shows images, but the settings are those for state; --preset vision has the paper's for images"
+        )
     if spec.max_episode_steps is None and run.config.eval.every != 0:
         notes.append(
             f"note: this environment names no time limit, so evaluation cuts episodes at {MAX_STEPS:,} steps. "

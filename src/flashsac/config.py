@@ -195,7 +195,6 @@ def check(config: TrainConfig) -> None:
         "--agent.image-features": agent.image_features,
         "--agent.context-latent": agent.context_latent,
         "--env.frame-stack": config.env.frame_stack,
-        "--env.image-size": config.env.image_size,
     }
     problems += [f"{name} must be at least 1, not {value}" for name, value in at_least_one.items() if value < 1]
     for name, value in (("--agent.batch-size", agent.batch_size), ("--agent.atoms", agent.atoms)):

@@ -27,7 +27,8 @@ def available_memory() -> int:
 
 
 def size_text(count: float) -> str:
-    for unit, size in (("GB", 2**30), ("MB", 2**20)):
+    """With units of thousands, as disks have them."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6)):
         if count >= size / 10:
             return f"{count / size:.1f} {unit}"
-    return f"{count / 2**10:.0f} KB"
+    return f"{count / 1e3:.0f} KB"

@@ -22,6 +22,11 @@ from flashsac.sims.tasks import suite_of, tasks
 from flashsac.types import EnvSpec, Obs, Pixels
 
 FORMAT = "1"
+_MEANING = {
+    "actor": "all numbers of the observation in one vector, those of a dict in the order of its sorted keys",
+    "history": "the vectors before the newest one, one after the other, the oldest first",
+    "pixels": "uint8, channels before rows and columns, the newest frames one after the other along the channels, the oldest first",
+}
 
 
 class Policy:
@@ -47,7 +52,8 @@ class Policy:
         for group, shape in self.shapes.items():
             if group not in given:
                 raise ValueError(
-                    f"this policy for {self.task} takes {' and '.join(self.shapes)}, but {group} is missing"
+                    f"this policy for {self.task} takes a dict with the keys {' and '.join(self.shapes)}, but {group} is missing: "
+                    f"{_MEANING[group]}"
                 )
             rows = np.asarray(given[group], None if group == "pixels" else np.float32)
             if group == "pixels" and rows.dtype != np.uint8:
@@ -55,7 +61,8 @@ class Policy:
             alone = rows.ndim == len(shape)
             if rows.shape[-len(shape) :] != shape or rows.ndim > len(shape) + 1:
                 raise ValueError(
-                    f"this policy for {self.task} takes observations '{group}' of {_shape_text(shape)}, not {_shape_text(rows.shape)}"
+                    f"this policy for {self.task} takes observations '{group}' of {_shape_text(shape)}, not "
+                    f"{_shape_text(rows.shape)}: {_MEANING[group]}"
                 )
             if not np.isfinite(rows).all():
                 raise ValueError(f"the observation '{group}' holds NaN or Inf: there is no action for it")

@@ -131,7 +131,7 @@ def test_two_cameras_become_channels_and_privileged_numbers_stay_with_the_critic
         (dict(left=((16, 16, 3), np.uint8), right=((20, 20, 3), np.uint8)), "different sizes"),
         (dict(camera=((16, 16, 3), np.float32)), "images are uint8"),
         (dict(camera=((3, 16, 16, 3), np.uint8)), "with three axes"),
-        (dict(camera=((16, 16), np.uint8)), "with three axes"),
+        (dict(camera=((16, 16), np.uint8)), "a grey one"),
     ],
 )
 def test_what_is_no_image_is_refused(observations, message):
@@ -139,12 +139,20 @@ def test_what_is_no_image_is_refused(observations, message):
         make_env(lambda: Looking(**observations), EnvConfig(num_envs=1))
 
 
-def test_images_of_another_type_than_promised_are_refused():
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda image: image / 255, r"the observation as float64 .* says uint8"),
+        (lambda image: image[2:], r"of shape \(14, 16, 3\), but .* of shape \(16, 16, 3\)"),
+    ],
+    ids=["type", "shape"],
+)
+def test_images_unlike_those_promised_are_refused(change, message):
     class Liar(toy_envs.PixelPoint):
         def look(self, numbers):
-            return super().look(numbers) / 255
+            return change(super().look(numbers))
 
-    with pytest.raises(BadSimulation, match="images of float64"):
+    with pytest.raises(BadSimulation, match=message):
         make_env(Liar, EnvConfig(num_envs=1)).reset(0)
 
 

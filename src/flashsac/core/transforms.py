@@ -92,4 +92,12 @@ def make_transform(
                 f"{', '.join(unknown)}. Leave it off, or say it: EnvSpec.mirrors; robot/symmetry.py builds them from joint names."
             )
         return RandomMirror(spec.mirrors, device)
-    return RandomShift(config.image_shift) if spec.pixels and config.image_shift else NoTransform()
+    if not (spec.pixels and config.image_shift):
+        return NoTransform()
+    height, width = spec.pixels.height, spec.pixels.width
+    if 2 * config.image_shift > min(height, width):
+        raise FlashSACError(
+            f"--agent.image-shift {config.image_shift} is more than half of an image ({height} x {width}): little of it would be left "
+            "to see. About a twentieth of its side is usual (4 of 84)."
+        )
+    return RandomShift(config.image_shift)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
 
 from flashsac.sims.base import action_bounds
 from flashsac.sims.gl import choose_gl_backend
-from flashsac.sims.sequential import Outcome, SequentialVecEnv
+from flashsac.sims.sequential import Outcome, SequentialVecEnv, starting_with
 from flashsac.types import EnvSpec
 
 
@@ -19,11 +20,10 @@ def make_dmc(
     """`domain`, `task` as in dm_control's suite."""
     if render:
         choose_gl_backend()
-    first = DmcEnv(domain, task, max_episode_steps)
+    make = functools.partial(DmcEnv, domain, task, max_episode_steps)
+    first = make()
     spec = dataclasses.replace(describe(first, f"dmc:{domain}-{task}"), num_envs=num_envs)
-    pending = [first]
-    make = lambda: pending.pop() if pending else DmcEnv(domain, task, max_episode_steps)
-    return SequentialVecEnv(make, spec, first.env.action_spec().dtype)
+    return SequentialVecEnv(starting_with(first, make), spec, first.env.action_spec().dtype)
 
 
 class DmcEnv:

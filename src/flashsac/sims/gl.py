@@ -34,7 +34,8 @@ def require_gl_backend() -> None:
     wanted = os.environ.get("MUJOCO_GL")
     if wanted and (problem := why_not(wanted)):
         raise RenderError(
-            f"MUJOCO_GL is {wanted}, which does not draw here ({problem}). Unset it, or install it. {GL_HINT}"
+            f"MUJOCO_GL is {wanted}, which does not draw here ({problem}). Unset it, "
+            f"so that egl and osmesa are tried, or install what it names. {GL_HINT}"
         )
     backend = wanted or working_backend()
     if backend is None:

@@ -15,7 +15,7 @@ from flashsac.errors import BadSimulation, RenderError, UnsupportedSpace
 from flashsac.sims.base import action_bounds
 from flashsac.sims.frames import FrameStack, channels_first
 from flashsac.sims.gl import choose_gl_backend
-from flashsac.sims.sequential import Outcome, SequentialVecEnv
+from flashsac.sims.sequential import Outcome, SequentialVecEnv, starting_with
 from flashsac.types import EnvSpec, Pixels
 
 _GROUPS = {"actor": ("actor", "state", "policy"), "critic": ("critic", "privileged_state", "privileged")}
@@ -61,9 +61,8 @@ def from_factory(
     if not all(hasattr(first, part) for part in ("reset", "step", "action_space", "observation_space")):
         raise UnsupportedSpace(f"{name} must make a gymnasium.Env, but it returned {type(first).__name__}.")
     spec = _describe(first, num_envs, name, frame_stack)
-    pending = [first]
-    make = lambda: GymEnv(pending.pop() if pending else factory(), frame_stack)
-    return SequentialVecEnv(make, spec, first.action_space.dtype)
+    make = starting_with(first, factory)
+    return SequentialVecEnv(lambda: GymEnv(make(), frame_stack), spec, first.action_space.dtype)
 
 
 def with_arguments(factory: Callable, known: dict[str, Any], name: str) -> Callable[[], Any]:
@@ -96,14 +95,14 @@ def _describe(env: Any, num_envs: int, name: str, frame_stack: int) -> EnvSpec:
     for key, box in boxes.items():
         if not isinstance(box, spaces.Box):
             raise UnsupportedSpace(
-                f"{name}: observation {key!r} is {box}, but FlashSAC needs Box observations. "
+                f"{name}: {_called(key)} is {box}, but FlashSAC needs Box observations. "
                 "Wrap it, for example with gymnasium.wrappers.FlattenObservation."
             )
         image = len(box.shape) > 2 or (len(box.shape) == 2 and box.dtype == np.uint8)
         if image and (len(box.shape) != 3 or box.dtype != np.uint8):
             raise UnsupportedSpace(
-                f"{name}: observation {key!r} of shape {box.shape} and type {box.dtype} is no vector, and no image either: images are "
-                "uint8, 0 to 255, with three axes (height, width, channels)."
+                f"{name}: {_called(key)} of shape {box.shape} and type {box.dtype} is no vector, and no image either: images are "
+                "uint8, 0 to 255, with three axes (height, width, channels); a grey one becomes one by image[..., None]."
             )
     groups = _group_keys(boxes)
     low, high = action_bounds(env.action_space.low, env.action_space.high, name)
@@ -157,6 +156,10 @@ def _boxes(env: Any) -> dict[str, Any]:
     return space.spaces if hasattr(space, "spaces") and isinstance(space.spaces, dict) else {"": space}
 
 
+def _called(key: str) -> str:
+    return f"observation '{key}'" if key else "the observation"
+
+
 def _group_keys(boxes: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     """Which observation keys make up the actor's and the critic's group, and which are images."""
     images = tuple(sorted(key for key, box in boxes.items() if len(box.shape) == 3 and box.dtype == np.uint8))
@@ -185,8 +188,9 @@ class GymEnv:
     def __init__(self, env: Any, frame_stack: int = 3):
         self._env = env
         self._shape = env.action_space.shape
-        self._groups = _group_keys(_boxes(env))
-        self._images = self._groups.pop("pixels", ())
+        boxes = _boxes(env)
+        self._groups = _group_keys(boxes)
+        self._images = {key: boxes[key].shape for key in self._groups.pop("pixels", ())}
         self._frames = FrameStack(frame_stack)
         self._picture: np.ndarray | None = None  # what the first camera showed last
 
@@ -198,11 +202,12 @@ class GymEnv:
         }
         if self._images:
             images = [np.asarray(by_key[key]) for key in self._images]
-            if any(image.dtype != np.uint8 for image in images):
-                raise BadSimulation(
-                    f"the environment returned images of {images[0].dtype}, but its observation space says uint8 (0 to 255). Correct "
-                    "what it returns."
-                )
+            for (key, shape), image in zip(self._images.items(), images, strict=True):
+                if image.dtype != np.uint8 or image.shape != shape:
+                    raise BadSimulation(
+                        f"the environment returned {_called(key)} as {image.dtype} of shape {image.shape}, but its observation space "
+                        f"says uint8 (0 to 255) of shape {shape}. Correct what it returns."
+                    )
             self._picture = images[0]
             groups["pixels"] = stack(np.concatenate([channels_first(image) for image in images]))
         return groups

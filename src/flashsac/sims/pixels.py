@@ -18,7 +18,7 @@ from flashsac.sims.dmc import DmcEnv, describe
 from flashsac.sims.engines import Options
 from flashsac.sims.frames import FrameStack
 from flashsac.sims.gl import require_gl_backend
-from flashsac.sims.sequential import Outcome, SequentialVecEnv
+from flashsac.sims.sequential import Outcome, SequentialVecEnv, starting_with
 from flashsac.sims.tasks import Task
 from flashsac.sims.workers import WorkerVecEnv
 from flashsac.types import Pixels
@@ -40,9 +40,8 @@ def make_pixels(task: Task, options: Options) -> VecEnv:
     if options.overlap:
         return WorkerVecEnv(make, options.num_envs)
     first = make()
-    pending = [first]
     spec = dataclasses.replace(first.spec, num_envs=options.num_envs)
-    return SequentialVecEnv(lambda: pending.pop() if pending else make(), spec)
+    return SequentialVecEnv(starting_with(first, make), spec)
 
 
 class PixelEnv:

@@ -182,6 +182,7 @@ def _users_own(source: Any, config: EnvConfig, *, name: str | None = None, rende
 
     from flashsac.sims.gymnasium import from_factory, with_arguments
     from flashsac.sims.rsl_rl import from_rsl_rl, speaks_rsl_rl
+    from flashsac.sims.sequential import starting_with
     from flashsac.types import EnvSpec
 
     name = name or str(getattr(source, "__name__", type(source).__name__))
@@ -204,8 +205,7 @@ def _users_own(source: Any, config: EnvConfig, *, name: str | None = None, rende
             f"an environment object is one environment, but {config.num_envs} are asked for. "
             "Hand over a function that makes one instead, or set num_envs=1."
         )
-    pending = [first]
-    factory = lambda: pending.pop() if pending or make is None else make()
+    factory = (lambda: first) if make is None else starting_with(first, make)
     limit = config.max_episode_steps
     if limit is not None:
         from gymnasium.wrappers import TimeLimit

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -21,6 +21,7 @@ from flashsac.types import EnvSpec, Obs, Step
 MAX_REPLAYED_STEPS = 20_000
 """Longer episodes are not saved: playing them again would take too long."""
 
+Made = TypeVar("Made")
 Outcome = tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]
 
 
@@ -38,6 +39,12 @@ class OneEnv(Protocol):
     def render(self) -> np.ndarray: ...
 
     def close(self) -> None: ...
+
+
+def starting_with(first: Made, make: Callable[[], Made]) -> Callable[[], Made]:
+    """What makes further ones, but gives the one that is there already first: it was made to be asked what it looks like."""
+    pending = [first]
+    return lambda: pending.pop() if pending else make()
 
 
 @dataclasses.dataclass

@@ -118,4 +118,5 @@ def unknown_task(task: str) -> UnknownTask:
     names = [name for name in tasks() if suite is None or name.startswith(f"{suite}:")]
     near = difflib.get_close_matches(task, names, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return UnknownTask(f"there is no task '{task}'.{hint} `flashsac list` shows them all.")
+    where = f"`flashsac list {suite}` shows them all" if suite else "`flashsac list` shows where tasks come from"
+    return UnknownTask(f"there is no task '{task}'.{hint} {where}.")
