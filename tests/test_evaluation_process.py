@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 import flashsac
 from flashsac.config import AgentConfig, EnvConfig
 from flashsac.core.update import Learner
-from flashsac.errors import FlashSACError
+from flashsac.errors import EvaluationAbandoned, FlashSACError
 from flashsac.evaluation import Evaluator
 from flashsac.evaluation_process import ProcessEvaluator
 from flashsac.logging import read_metrics
@@ -65,6 +66,14 @@ def test_a_child_that_dies_is_an_error_and_not_a_wait(elsewhere):
     with pytest.raises(FlashSACError, match=r"died with code -9[\s\S]*--eval\.every 0"):
         elsewhere.judge(random_policy(0))
     assert len(elsewhere.judge(random_policy(0)).returns) == 20, "the next evaluation starts a new child"
+
+
+def test_told_to_stop_it_does_not_wait_for_the_episodes():
+    evaluator = ProcessEvaluator(TASK, CONFIG, episodes=10**6, seed=7)
+    threading.Timer(2.0, evaluator.abandon).start()
+    with pytest.raises(EvaluationAbandoned):
+        evaluator.judge(random_policy(0))
+    assert evaluator.close() is None, "the child is gone already"
 
 
 def test_what_the_child_cannot_do_is_said_in_its_words():

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 import flashsac
 from flashsac.checkpoint import CheckpointStore
 from flashsac.errors import CheckpointError
+from flashsac.evaluation import Evaluator
 from flashsac.logging import TIMINGS, read_metrics
 from flashsac.run import Run
 from flashsac.sims.sequential import SequentialVecEnv
@@ -101,6 +102,27 @@ def test_signals_save_and_say_how_to_resume(tmp_path, number):
     assert f"flashsac resume {stopped}" in output
     assert checkpoint_steps(stopped)[0] < 900
     cli("resume", str(stopped))
+    assert_equal_runs(alone, stopped)
+
+
+def test_ctrl_c_in_an_evaluation_leaves_it_to_the_resumed_run(tmp_path, monkeypatch, capsys):
+    """It ends with the next step of the episode, not with the last, and what was not measured is measured later."""
+    alone = tiny_run(tmp_path / "alone", env=dict(num_envs=1))
+    run, stopped, evaluations = Evaluator.run, tmp_path / "stopped", []
+
+    def interrupted(evaluator, act):
+        evaluations.append(evaluator)
+        if len(evaluations) == 2:
+            return run(evaluator, lambda obs: os.kill(os.getpid(), signal.SIGINT) or act(obs))
+        return run(evaluator, act)
+
+    monkeypatch.setattr(Evaluator, "run", interrupted)
+    result = flashsac.train(toy_envs.make_point, run_dir=str(stopped), **TINY | dict(env=dict(num_envs=1)))
+    assert result.interrupted
+    assert "stopping: saving a checkpoint (once more to stop at once)" in capsys.readouterr().out
+    assert checkpoint_steps(stopped)[0] == 400
+    assert [row["step"] for row in read_metrics(stopped / "metrics.csv") if "eval_return" in row] == [200]
+    flashsac.resume(stopped, toy_envs.make_point, quiet=True)
     assert_equal_runs(alone, stopped)
 
 

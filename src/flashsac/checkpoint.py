@@ -270,7 +270,7 @@ class CheckpointStore:
         for piece in manifest["pieces"]:
             if fault := _fault(self.pieces_folder / piece["file"], piece["sha256"]):
                 if not forgiving:
-                    raise CheckpointError(f"{path.name} is incomplete: replay piece {fault}")
+                    raise CheckpointError(f"{path.name} is incomplete: {fault}, a piece of the replay")
                 lost_until = max(lost_until, piece["stop"])
         pieces = [piece for piece in manifest["pieces"] if piece["stop"] > lost_until]
         state = unflatten(manifest["tree"], load_file(path / "state.safetensors"))

@@ -137,7 +137,7 @@ def _finish(result: Result) -> int:
     score, minutes = result.row.get("eval_return"), result.row.get("seconds", 0) / 60
     print(
         ("it had " if isinstance(result, Finished) else "\n")
-        + f"trained {result.step:,} steps in {minutes:.1f} minutes"
+        + f"trained {result.step:,} steps in {minutes:.1f} minutes (evaluations not counted)"
         + (f", evaluated return {score:.1f} (best {result.best:.1f})" if score is not None else "")
     )
     made = {

@@ -37,5 +37,9 @@ class RenderError(FlashSACError):
     """No video could be made."""
 
 
+class EvaluationAbandoned(FlashSACError):
+    """An evaluation was told to end before it had a result."""
+
+
 class EvaluationLost(FlashSACError):
     """The process that evaluates has died. Training need not."""

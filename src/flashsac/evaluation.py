@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flashsac.config import EnvConfig
-from flashsac.errors import FlashSACError
+from flashsac.errors import EvaluationAbandoned, FlashSACError
 from flashsac.policy import Policy
 from flashsac.sims.registry import make_env
 from flashsac.types import Obs
@@ -42,7 +42,7 @@ class Evaluator:
     def __init__(self, task: Any, config: EnvConfig, episodes: int, seed: int, *, device: str = "cpu"):
         if episodes < 1:
             raise FlashSACError(f"--episodes must be at least 1, not {episodes}.")
-        self.episodes, self.seed = episodes, seed
+        self.episodes, self.seed, self._abandoned = episodes, seed, False
         num_envs = -(-episodes // -(-episodes // min(episodes, MAX_PARALLEL)))
         # Nobody learns meanwhile, so environments need no processes of their own.
         self.env = make_env(task, dataclasses.replace(config, num_envs=num_envs, overlap=False), device=device)
@@ -53,6 +53,10 @@ class Evaluator:
     def judge(self, policy: Policy) -> Evaluation:
         return self.run(policy.act)
 
+    def abandon(self) -> None:
+        """From a signal handler: no more evaluations, and the one that is running ends without a result."""
+        self._abandoned = True
+
     def run(self, act: Callable[[Obs], Tensor]) -> Evaluation:
         num_envs = self.env.spec.num_envs
         returns, lengths = torch.zeros(num_envs), torch.zeros(num_envs)
@@ -60,6 +64,8 @@ class Evaluator:
         finished: list[list[tuple[float, float, float]]] = [[] for _ in range(num_envs)]
         obs = self.env.reset(self.seed)
         while any(len(done) < self.quota for done in finished):
+            if self._abandoned:
+                raise EvaluationAbandoned("told to stop")
             step = self.env.step(act(obs))
             obs = step.obs
             returns += torch.where(step.valid, step.reward, 0.0).cpu()

@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import load, save
 
 from flashsac.config import EnvConfig, TrainConfig
-from flashsac.errors import EvaluationLost, FlashSACError
+from flashsac.errors import EvaluationAbandoned, EvaluationLost, FlashSACError
 from flashsac.evaluation import Evaluation, Evaluator
 from flashsac.policy import Policy, policy_from
 from flashsac.sims.registry import more_like, must_evaluate_apart
@@ -71,9 +71,12 @@ class ProcessEvaluator:
             "threads": torch.get_num_threads(),
         }
         self._child: _Child | None = None
+        self._abandoned = False
 
     def judge(self, policy: Policy) -> Evaluation:
         self._child = child = self._child or self._start()
+        if self._abandoned:
+            raise EvaluationAbandoned("told to stop")
         try:
             _send(child.requests, json.dumps(policy.meta).encode())
             _send(child.requests, save(policy.weights()))
@@ -82,6 +85,8 @@ class ProcessEvaluator:
             answer = None
         if answer is None:
             code = self.close()
+            if self._abandoned:
+                raise EvaluationAbandoned("told to stop")
             raise EvaluationLost(
                 f"the evaluation process for {self._settings['task']} died with code {code}{child.last_line()}\nIf memory ran "
                 "out, evaluate fewer episodes at a time (--eval.episodes); to train without evaluation: --eval.every 0."
@@ -90,6 +95,12 @@ class ProcessEvaluator:
         if "error" in content:
             raise FlashSACError(content["error"])
         return Evaluation(*(np.array(content[field.name]) for field in dataclasses.fields(Evaluation)))
+
+    def abandon(self) -> None:
+        """As Evaluator's. The child has nothing to save."""
+        self._abandoned = True
+        if self._child is not None:
+            self._child.process.kill()
 
     def _start(self) -> _Child:
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 (its content is wanted after the child's end)

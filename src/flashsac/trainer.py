@@ -17,7 +17,7 @@ from flashsac.checkpoint import CheckpointStore
 from flashsac.compiler import DTYPES, compiler_for, compiler_missing
 from flashsac.core.agent import Agent
 from flashsac.counters import Clock, EpisodeStats, UpdateBudget, crossed, intervals
-from flashsac.errors import BadSimulation, CheckpointError, FlashSACError
+from flashsac.errors import BadSimulation, CheckpointError, EvaluationAbandoned, FlashSACError
 from flashsac.evaluation_process import make_evaluator
 from flashsac.interrupts import caught
 from flashsac.logging import MetricsLog, Progress, read_metrics
@@ -105,7 +105,7 @@ class Trainer:
         self._watch = SimulatorWatch(config.max_invalid, self.progress.say)
         self.metrics: dict[str, Tensor] = {}
         self.row: dict[str, float] = {}
-        self._stopped = False
+        self._stopped = self._evaluation_due = False
 
         self.obs: Obs
         notes: list[str] = []
@@ -143,6 +143,8 @@ class Trainer:
         log_every, eval_every, save_every = intervals(config)
         with contextlib.closing(self), caught(self.stop):
             self.clock.start(self.step)
+            if self._evaluation_due:
+                self._measure(evaluate=True)
             while self.step < config.steps and not self._stopped:
                 action = self._act()
                 step = self._simulate(action)
@@ -158,22 +160,21 @@ class Trainer:
 
                 evaluated = crossed(previous, self.step, eval_every) or (last and eval_every)
                 if crossed(previous, self.step, log_every) or evaluated or last:
-                    rate = self.clock.lap(self.step)
-                    scores = self._evaluate() if evaluated else {}
-                    self._write_row(rate, scores)
-                    self.clock.start(self.step)  # evaluation is not training time
+                    self._measure(evaluate=bool(evaluated))
                 self.progress.advance(self.step)
                 if crossed(previous, self.step, save_every) and not last:
                     self._save(fatal=False)
                 self._check_simulator(step)
-            if self._stopped:
-                self.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
             self._save(fatal=True)
             return Result(self.run.path, self.step, self._stopped, self.row, self.best)
 
     def stop(self) -> None:
-        """End after the current step, with everything saved."""
+        """End after the current step, with everything saved; an evaluation that is running is left to the resumed run."""
         self._stopped = True
+        with contextlib.suppress(RuntimeError):  # the signal may have come while something was being printed
+            self.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
+        if self.evaluator is not None and self.step < self.config.steps:
+            self.evaluator.abandon()
 
     @property
     def overlaps(self) -> bool:
@@ -205,11 +206,23 @@ class Trainer:
         for _ in range(self.budget.spend()):
             self.metrics |= self.agent.update()
 
-    def _evaluate(self) -> dict[str, float]:
+    def _measure(self, *, evaluate: bool) -> None:
+        """A row of metrics; where its evaluation was left for later, later."""
+        rate = self.clock.lap(self.step)
+        scores = self._evaluate() if evaluate else {}
+        self._evaluation_due = scores is None
+        if scores is not None:
+            self._write_row(rate, scores)
+        self.clock.start(self.step)  # evaluation is not training time
+
+    def _evaluate(self) -> dict[str, float] | None:
+        """None if we were told to stop."""
         assert self.evaluator is not None
         with self._saved_on_failure():
             try:
                 scores = self.evaluator.judge(self.policy()).summary()
+            except EvaluationAbandoned:
+                return None
             except FlashSACError as error:
                 self.progress.say(f"warning: {error}\nTraining goes on; the next evaluation will be tried again.")
                 return {}
@@ -274,6 +287,7 @@ class Trainer:
             "owed": self.budget.owed,
             "best": self.best,
             "seconds": self.clock.seconds,
+            "evaluation_due": self._evaluation_due,
         }
         try:
             self.store.save(self.step, state, self.replay, self._save_policy)
@@ -301,7 +315,7 @@ class Trainer:
 
     def _load(self) -> list[str]:
         checkpoint, problems = self.store.load()
-        notes = [f"warning: {problem}; using the one before it" for problem in problems]
+        notes = [f"warning: {problem}" for problem in problems]
         state = checkpoint.state
         if state["spec"] != self._fingerprint():
             raise CheckpointError(
@@ -319,7 +333,7 @@ class Trainer:
         self.metrics = state["metrics"]
         self.budget.owed, self.clock.seconds = state["owed"], state["seconds"]
         self.best = max(state["best"], self.store.best_score())
-        self.step = checkpoint.step
+        self.step, self._evaluation_due = checkpoint.step, state.get("evaluation_due", False)
         self._watch.begin(self.replay.invalid)
         self.row = next(iter(read_metrics(self.run.path / "metrics.csv")[-1:]), {})
         notes.append(f"resuming {self.run.task} at step {self.step:,} of {self.config.steps:,}")
