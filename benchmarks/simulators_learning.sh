@@ -1,6 +1,6 @@
 #!/bin/sh
 # Learning, not only stepping: one task of each simulator at the laptop preset's size, one seed, one thread.
-#   sh benchmarks/simulators_learning.sh [NAME ...]      all, or walker reach go1 go2 cartpole pull; a quarter to half an hour each
+#   sh benchmarks/simulators_learning.sh [NAME ...]      all, or walker reach go1 go2 cartpole pull; a quarter of an hour to an hour each
 # Needs the environments of `make test-sims` for go2 (genesis), cartpole (mjlab) and pull (maniskill). Interrupted, it goes on where it was.
 set -eu
 cd "$(dirname "$0")/.."
@@ -23,8 +23,8 @@ for name in "$@"; do
     case $name in walker | all) learn walker .venv/bin dmc:walker-walk --steps 80000 --eval.every 8000 ;; esac
     case $name in reach | all) learn reach .venv/bin myosuite:myo-reach --steps 60000 --eval.every 6000 ;; esac
     case $name in go1 | all)
-        learn go1 .venv/bin playground:Go1JoystickFlatTerrain --steps 500000 --eval.every 50000 \
-            --env.num-envs 64 --agent.updates-per-transition 0.08
+        learn go1 .venv/bin playground:Go1JoystickFlatTerrain --steps 2500000 --eval.every 250000 --replay.capacity 2500000 \
+            --env.num-envs 128 --agent.updates-per-transition 0.04 --agent.warmup 50000
         ;;
     esac
     case $name in go2 | all)
