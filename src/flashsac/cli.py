@@ -51,7 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: there is no command '{arguments[0]}'\n\n{USAGE}", file=sys.stderr)
         return 2
     from flashsac.errors import FlashSACError
+    from flashsac.memory import use_large_pages
 
+    use_large_pages()
     try:
         return command(arguments[1:])
     except FlashSACError as error:

@@ -25,6 +25,7 @@ from safetensors.torch import load, save
 from flashsac.config import EnvConfig, TrainConfig
 from flashsac.errors import EvaluationAbandoned, EvaluationLost, FlashSACError
 from flashsac.evaluation import Evaluation, Evaluator
+from flashsac.memory import keep_freed_memory
 from flashsac.policy import Policy, policy_from
 from flashsac.sims.registry import more_like, must_evaluate_apart
 
@@ -149,6 +150,7 @@ def serve(settings: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> 
     """The child: evaluate every policy that arrives, until the other side is gone."""
     threading.Thread(target=_die_with, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(settings["threads"])
+    keep_freed_memory()
     device = settings["device"]
     evaluator: Evaluator | None = None
     while (meta_bytes := _receive(requests)) is not None and (weights := _receive(requests)) is not None:

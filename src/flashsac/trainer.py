@@ -21,6 +21,7 @@ from flashsac.errors import BadSimulation, CheckpointError, EvaluationAbandoned,
 from flashsac.evaluation_process import make_evaluator
 from flashsac.interrupts import caught
 from flashsac.logging import MetricsLog, Progress, read_metrics
+from flashsac.memory import keep_freed_memory
 from flashsac.policy import Policy, make_policy
 from flashsac.run import Run
 from flashsac.sims.base import OverlappingVecEnv
@@ -67,6 +68,7 @@ class Trainer:
     def _begin(self, task: Any, resume: bool, quiet: bool) -> None:
         run, config = self._open(self.run), self.config
         device = torch.device(config.device)
+        keep_freed_memory()
         self.progress = self._open(Progress(config.steps, quiet))
         self.env = self._open(make_env(task, config.env, device=config.device))
         # Now and not when it is first needed: what keeps it from working should be known before anything is trained.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -65,3 +66,25 @@ def test_a_containers_cached_files_are_not_counted_as_used(monkeypatch, tmp_path
     assert memory.available_memory() == 1_000_000 - 900_000 + 500_000
     (tmp_path / "memory.max").write_text("max")
     assert memory.available_memory() > 10**7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
+def test_freed_memory_is_used_again_and_not_fetched_anew():
+    code = (
+        "import resource, torch; from flashsac.memory import keep_freed_memory; keep_freed_memory()\n"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "def use(): made = [torch.ones(2_000_000) for _ in range(10)]\n"
+        "use(), use(), use(); before = faults()\n"
+        "for _ in range(5): use()\n"
+        "print(faults() - before)"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    pages = 5 * 10 * 8_000_000 // 4096
+    assert int(done.stdout) < pages / 5, "given back, nearly all of these would be fetched again"
+
+
+def test_what_the_user_chose_for_malloc_stays(monkeypatch):
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: pytest.fail("malloc was changed"))
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
+    memory.keep_freed_memory()

@@ -23,6 +23,7 @@ from flashsac.core.replay import Replay, layout, layout_bytes
 from flashsac.errors import FlashSACError
 from flashsac.experiments.figures import Row
 from flashsac.experiments.wall_clock import wall_clock
+from flashsac.memory import keep_freed_memory
 from flashsac.presets import PRESETS
 from flashsac.run import version
 from flashsac.settings import configure
@@ -53,6 +54,7 @@ class Bench:
 
     def run(self, parts: tuple[str, ...]) -> Iterator[list[Row]]:
         """The rows of one part after the other, so that none is lost if a later one fails."""
+        keep_freed_memory()
         yield [self.machine()]
         for part in parts:
             yield getattr(self, part)()
