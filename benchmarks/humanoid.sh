@@ -1,7 +1,7 @@
 #!/bin/sh
 # The humanoid on a CPU: playground:G1JoystickFlatTerrain with FlashSAC, with PPO for as long, and FlashSAC's best policy in plain MuJoCo.
 #   sh benchmarks/humanoid.sh [NAME ...]      all, or flashsac ppo deploy; two hours, two hours, ten minutes, on two cores with nothing else running
-# Interrupted, FlashSAC goes on where it was. PPO needs: pip install -c constraints.txt rsl-rl-lib
+# Interrupted, FlashSAC goes on where it was. PPO needs: pip install -c constraints.txt "rsl-rl-lib==5.4.2"
 set -eu
 cd "$(dirname "$0")/.."
 task=playground:G1JoystickFlatTerrain

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Learning from pixels on a CPU: two tasks, two seeds each, and one of them without random shifts. Smaller images, encoder and networks than the paper's.
-#   sh benchmarks/vision_learning.sh [NAME ...]     all, or balance swingup noshift; a quarter of an hour to half an hour a run on two cores
+#   sh benchmarks/vision_learning.sh [NAME ...]     all, or balance swingup noshift; half an hour a run, one thread
 # Interrupted, it goes on where it was.
 set -eu
 cd "$(dirname "$0")/.."
