@@ -30,7 +30,7 @@ def render(text: str) -> str:
 
 def joints() -> str:
     rows = (
-        (f"`{joint.name}`", joint.default, joint.stiffness, joint.damping, scale)
+        (f"`{joint.name}`", joint.default, joint.stiffness, joint.damping, round(scale, 4))
         for joint, scale in zip(G1.joints, G1.action_scale, strict=True)
     )
     return _table(("joint", "default, rad", "stiffness", "damping", "rad per unit of action"), rows)

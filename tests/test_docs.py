@@ -24,7 +24,8 @@ EXTRA = {
 
 
 def commands(document: str = "README.md") -> list[list[str]]:
-    lines = [line.partition("#")[0].strip() for block in blocks("bash", document) for line in block.splitlines()]
+    whole = [block.replace("\\\n", " ") for block in blocks("bash", document)]
+    lines = [line.partition("#")[0].strip() for block in whole for line in block.splitlines()]
     return [shlex.split(line)[1:] for line in lines if line.startswith("flashsac ")]
 
 

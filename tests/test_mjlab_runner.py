@@ -14,6 +14,7 @@ pytest.importorskip("mjlab")
 
 from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.logging import read_metrics
+from flashsac.robot.known import robot_of
 
 TASK = "Mjlab-Cartpole-Swingup-FlashSAC"
 SMALL = (
@@ -125,6 +126,7 @@ def test_a_policy_that_looks_back(tmp_path):
     last = read_metrics(tmp_path / "flashsac" / "metrics.csv")[-1]
     assert last["updates"] == 8
     assert last["velocity_loss"] > 0
+    assert robot_of(learner.policy.task) == robot_of("mjlab:FlashSAC-G1-Flat") is not None, "so it can be deployed"
 
     env_cfg.auto_reset = True
     player = load_runner_cls(task)(RslRlVecEnvWrapper(ManagerBasedRlEnv(env_cfg, "cpu")), cfg, None, "cpu")

@@ -65,6 +65,7 @@ def test_a_policy_file_does_not_choose_what_is_imported(run, tmp_path, monkeypat
         done = cli(command, "gift.safetensors", cwd=tmp_path, check=False)
         assert "--task module:function" in done.stderr
         assert "Traceback" not in done.stderr
+    assert "made-up observations" in cli("export", "gift.safetensors", "--observations", "64", cwd=tmp_path).stdout
     with pytest.raises(CheckpointError, match="does not decide which code is run"):
         flashsac.evaluate(flashsac.load_policy("gift.safetensors"))
     assert not (tmp_path / "sprung").exists()

@@ -81,7 +81,7 @@ class FlashSACRunner:
             _require_newest(self._loaded_from, self.step)
         env = _BorrowedEnv(self.env, self.cfg, spread_episodes=init_at_random_ep_len)
         env.spec = self.described(env.spec)
-        run = Run.create(f"custom:{self.cfg['experiment_name']}", resolve(env, self._config(num_learning_iterations)))
+        run = Run.create(self.task(), resolve(env, self._config(num_learning_iterations)))
         try:
             if self._loaded_from is not None:
                 _copy_run(self._loaded_from, run.path)
@@ -91,6 +91,10 @@ class FlashSACRunner:
             raise
         trainer.after_save = self._keep
         trainer.train()
+
+    def task(self) -> str:
+        """The name that run and policy bear."""
+        return f"custom:{self.cfg['experiment_name']}"
 
     def _config(self, iterations: int) -> TrainConfig:
         if self.log_dir is None:

@@ -37,9 +37,14 @@ for task_id in list_tasks():
 
 
 class G1Runner(FlashSACRunner):
-    """Knows what the paper's G1 task shows, so that histories and mirrors work by mjlab's commands too."""
+    """Knows what the paper's G1 task shows, so that histories and mirrors work by mjlab's commands too, and its name, which says
+    for `flashsac export` which robot its policies move."""
 
     described = staticmethod(g1_spec.described)
+
+    def task(self) -> str:
+        rough = self.env.unwrapped.cfg.scene.terrain.terrain_type != "plane"
+        return f"mjlab:FlashSAC-G1-{'Rough' if rough else 'Flat'}"
 
 
 # The paper's G1 task, with FlashSAC and its reward weights; as TASK-PPO with mjlab's PPO and the paper's weights for it.

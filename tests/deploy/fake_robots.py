@@ -37,6 +37,9 @@ class Puppet:
         self.targets.append(target)
         self.position = target
 
+    def problem(self) -> None:
+        return None
+
     def damp(self) -> None:
         self.damped += 1
 
@@ -53,7 +56,7 @@ class FakeG1:
     def __init__(self) -> None:
         self.q, self.dq = np.zeros(35), np.zeros(35)
         self.quaternion = [1.0, 0.0, 0.0, 0.0]
-        self.silent = False
+        self.silent = self.deaf = False
         self.received: list[dict[str, Any]] = []
         self.built_in = ["ai", ""]
         """What CheckMode answers, one after the other."""
@@ -114,6 +117,8 @@ class FakeG1:
                 pass
 
             def Write(self, message):  # noqa: N802
+                if robot.deaf:
+                    return False
                 robot.receive(message)
                 return True
 
@@ -152,7 +157,7 @@ class FakeG1:
             base: {},
             f"{base}.core": {},
             f"{base}.core.channel": {
-                "ChannelFactoryInitialize": lambda domain, network=None: None,
+                "ChannelFactoryInitialize": connect,
                 "ChannelPublisher": ChannelPublisher,
                 "ChannelSubscriber": ChannelSubscriber,
             },
@@ -177,6 +182,11 @@ class FakeG1:
             if parent:
                 setattr(modules[parent], child, module)
         return modules
+
+
+def connect(domain: int, network: str | None = None) -> None:
+    if network not in (None, "eth0"):
+        raise Exception("channel factory init error.")  # as the SDK does
 
 
 def new_command() -> Any:

@@ -93,6 +93,31 @@ def test_a_file_that_differs_is_not_kept(g1_run, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_network_that_diverged_is_not_exported(g1_run, tmp_path, monkeypatch):
+    policy = load_policy(g1_run)
+    obs = exporting._made_up(policy, 100)
+    with torch.no_grad():
+        policy.actor.mean.bias[0] = torch.nan
+    with pytest.raises(FlashSACError, match="not finite"):
+        exporting.export(policy, tmp_path / "g1.onnx", obs)
+    healthy = load_policy(g1_run)
+    monkeypatch.setattr(exporting, "_onnx_runner", lambda file: lambda rows: np.full((len(rows["actor"]), 29), np.nan))
+    with pytest.raises(FlashSACError, match="was not written"):
+        exporting.export(healthy, tmp_path / "g1.onnx", obs)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_and_a_policy_file_are_exported_too(g1_run, tmp_path, capsys):
+    checkpoint = sorted((g1_run / "checkpoints").glob("step-*"))[-1]
+    assert exporting.main([str(checkpoint), "--out", str(tmp_path / "a.onnx"), "--observations", "64"]) == 0
+    file = checkpoint / "policy.safetensors"
+    assert exporting.main([str(file), "--out", str(tmp_path / "b.onnx"), "--observations", "64"]) == 0
+    assert capsys.readouterr().out.count("over 64 recorded observations") == 2
+    last = ["--checkpoint", "last", "--out", str(tmp_path / "c.onnx"), "--observations", "64"]
+    assert exporting.main([str(g1_run), *last]) == 0
+    assert OnnxPolicy(tmp_path / "c.onnx").info == OnnxPolicy(tmp_path / "a.onnx").info
+
+
 def test_a_file_of_another_kind_is_refused(g1_file, tmp_path):
     def fails(path: Path) -> str:
         done = cli("deploy", str(path), "--seconds", "1", check=False)

@@ -9,6 +9,7 @@ from flashsac.deploy.commands import Command
 from flashsac.deploy.interface import Sensors, gravity_in_base
 from flashsac.deploy.mujoco_robot import pd_torque
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping, tilt_of
+from flashsac.errors import FlashSACError
 from flashsac.robot.description import Joint, Limits, Robot, Term
 
 TWO = Robot(
@@ -21,7 +22,7 @@ TWO = Robot(
     (Term("joint_position", 2),),
     policy_hz=50.0,
     motor_hz=200.0,
-    command_limit=(1.0, 0.5, 0.8),
+    command_range=((-0.6, 1.0), (-0.5, 0.5), (-0.8, 0.8)),
 )
 UPRIGHT = np.array([1.0, 0.0, 0.0, 0.0])
 
@@ -81,7 +82,9 @@ def test_targets_ask_for_no_more_than_the_torque():
         (felt(position=(1.11, 0.5)), 0.0, None, "joint limit: hip is 0.11 rad beyond"),
         (felt(position=(0.0, -0.2)), 0.0, None, "joint limit: knee is 0.20 rad beyond"),
         (felt(velocity=(np.nan, 0.0)), 0.0, None, "not finite"),
+        (felt(quaternion=np.zeros(4)), 0.0, None, "is the inertial sensor running?"),
         (felt(), 0.0, Command(np.zeros(3), 1.6), "watchdog: no command for 1.60 s"),
+        (felt(), 0.0, Command(np.zeros(3), np.inf), "ended before it sent any"),
     ],
 )
 def test_stops(sensors, now, command, reason):
@@ -101,8 +104,16 @@ def test_commands_are_limited_and_grow_old():
     safety = Safety(TWO)
     fast = np.array([3.0, -2.0, 0.3])
     np.testing.assert_allclose(safety.command(Command(fast, 0.29)), [1.0, -0.5, 0.3])
+    np.testing.assert_allclose(safety.command(Command(-fast, 0.29)), [-0.6, 0.5, -0.3])
     np.testing.assert_allclose(safety.command(Command(fast, 0.31)), [0, 0, 0])
     np.testing.assert_allclose(safety.command(Command(np.array([np.nan, 0, 0]))), [0, 0, 0])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0, -1.0])
+def test_limits_that_would_never_stop_anything(value):
+    for name in ("tilt", "torque", "command_stop"):
+        with pytest.raises(FlashSACError, match=f"--{name.replace('_', '-')} must be a number above zero"):
+            SafetyLimits(**{name: value})
 
 
 def test_damping_gains():

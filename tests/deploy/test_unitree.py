@@ -16,7 +16,7 @@ from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
 from flashsac.deploy.unitree import UnitreeRobot
 from flashsac.errors import FlashSACError
 from flashsac.robot.playground import G1_JOYSTICK
-from tests.deploy.fake_robots import BLIND_G1, FakeG1, install
+from tests.deploy.fake_robots import BLIND_G1, FakeG1, Puppet, install
 
 DEFAULT = np.array([joint.default for joint in BLIND_G1.joints])
 
@@ -90,12 +90,42 @@ def test_damps_when_the_robots_state_stops_coming(fake):
 
 
 def test_damps_when_the_loop_hangs(fake):
-    """The thread that sends does not wait for a policy that never answers."""
+    """The thread that sends does not wait for a policy that never answers; one that answers too late finds the robot stopped."""
     robot = UnitreeRobot(BLIND_G1, watchdog=0.1)
     robot.write(DEFAULT, np.full(29, 50.0), np.ones(29))
     wrote = time.monotonic()
     time.sleep(0.6)
-    assert 0.1 <= fake.damping_since() - wrote < 0.4
+    assert 0.1 <= fake.damping_since() - wrote < 0.5
+    robot.write(DEFAULT, np.full(29, 50.0), np.ones(29))
+    time.sleep(0.1)
+    assert fake.damping_since() < wrote + 0.5, "a stop is final"
+    assert loop(robot).run(1.0, damp=0.02).stopped == "watchdog: no order from the loop for 0.1 s"
+    robot.close()
+
+
+def test_stops_when_nothing_gets_through(fake):
+    robot = UnitreeRobot(BLIND_G1, watchdog=0.5)
+
+    def unplug(obs: np.ndarray) -> np.ndarray:
+        fake.deaf = True
+        return np.zeros(29)
+
+    assert "nothing gets through to the robot any more" in loop(robot, unplug).run(10.0, damp=0.02).stopped
+    fake.deaf = False
+    time.sleep(0.1)
+    assert not fake.received[-1]["kp"].any(), "the connection is back: it damps"
+    robot.close()
+
+
+def test_a_sender_that_fails_lives_on(fake, monkeypatch):
+    robot = UnitreeRobot(BLIND_G1, watchdog=0.1)
+    monkeypatch.setattr(fake, "receive", lambda message: 1 / 0)
+    time.sleep(0.5)
+    assert "division by zero" in robot.problem()
+    monkeypatch.undo()
+    fake.received.clear()
+    time.sleep(0.1)
+    assert fake.received, "it goes on damping"
     robot.close()
 
 
@@ -111,18 +141,27 @@ def test_joints_are_found_by_name(fake):
     robot.close()
 
 
-def test_a_policy_that_sees_more_than_the_robot_measures_never_starts(fake):
-    robot = UnitreeRobot(G1_JOYSTICK)
+def test_the_robots_own_controller_holds_it_until_all_is_checked(fake):
     with pytest.raises(FlashSACError, match="does not measure"):
-        Loop(G1_JOYSTICK, hold, robot, Fixed((0.0, 0.0, 0.0)), Safety(G1_JOYSTICK)).run(1.0, damp=0.02)
-    assert not any(row["kp"].any() for row in fake.received), "it never moved"
-    robot.close()
-
-
-def test_errors(fake, monkeypatch):
+        UnitreeRobot(G1_JOYSTICK)
+    with pytest.raises(FlashSACError, match="--network eth0"):
+        UnitreeRobot(BLIND_G1, "wlan9")
     fake.silent = True
     with pytest.raises(FlashSACError, match="no state from the robot"):
         UnitreeRobot(BLIND_G1, patience=0.1)
+    assert fake.built_in == ["ai", ""]
+    assert not fake.received
+
+
+def test_a_loop_refuses_what_the_robot_does_not_measure():
+    puppet = Puppet(29)
+    with pytest.raises(FlashSACError, match="does not measure"):
+        Loop(G1_JOYSTICK, hold, puppet, Fixed((0.0, 0.0, 0.0)), Safety(G1_JOYSTICK)).run(1.0, damp=0.02)
+    assert not puppet.targets
+    assert puppet.damped > 0
+
+
+def test_errors(fake, monkeypatch):
     fake.built_in = ["ai"] * 30
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     with pytest.raises(FlashSACError, match="does not let go"):

@@ -13,13 +13,14 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from flashsac.errors import FlashSACError
+from flashsac.robot.description import Range
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,8 @@ class Stream:
         self._source = source
         self._newest: tuple[np.ndarray, float] | None = None
         self._closed = threading.Event()
-        threading.Thread(target=self._listen, name="commands", daemon=True).start()
+        self._thread = threading.Thread(target=self._live, name="commands", daemon=True)
+        self._thread.start()
 
     @property
     def port(self) -> int:
@@ -108,6 +110,11 @@ class Stream:
     def read(self, seconds: float) -> Command | None:
         newest = self._newest
         return None if newest is None else Command(newest[0], time.monotonic() - newest[1])
+
+    def _live(self) -> None:
+        self._listen()
+        if self._newest is None:  # it will never speak, so nobody shall wait for it
+            self._newest = np.zeros(3), -math.inf
 
     def _listen(self) -> None:
         rest = b""
@@ -128,6 +135,9 @@ class Stream:
 
     def close(self) -> None:
         self._closed.set()
+        self._thread.join(timeout=1.0)  # a terminal must be put in order again before we end
+        if isinstance(self._source, socket.socket):
+            self._source.close()
 
 
 class Keyboard(Stream):
@@ -136,13 +146,13 @@ class Keyboard(Stream):
     STEP = 0.1
     KEYS = {"w": (0, 1), "s": (0, -1), "a": (1, 1), "d": (1, -1), "q": (2, 1), "e": (2, -1)}
 
-    def __init__(self) -> None:
+    def __init__(self, ranges: Sequence[Range]) -> None:
         if not sys.stdin.isatty():
             raise FlashSACError(
                 "--keyboard needs a terminal. From a program, send lines to --commands stdin or udp:PORT."
             )
         print(self.__class__.__doc__)
-        self._wanted = np.zeros(3)
+        self._wanted, (self._slowest, self._fastest) = np.zeros(3), np.array(ranges).T
         super().__init__(sys.stdin.fileno())
 
     def _listen(self) -> None:
@@ -157,6 +167,8 @@ class Keyboard(Stream):
                     if got in self.KEYS:
                         axis, sign = self.KEYS[got]
                         self._wanted[axis] += sign * self.STEP
+                        # Or a key held too long would have to be taken back press by press.
+                        self._wanted = np.clip(self._wanted, self._slowest, self._fastest)
                 self._newest = self._wanted.copy(), time.monotonic()
 
 
@@ -176,10 +188,12 @@ def udp_socket(port: int) -> socket.socket:
     return listening
 
 
-def make_commands(source: str | None, fixed: tuple[float, float, float], keyboard: bool) -> Commands:
-    """From the command line's options."""
+def make_commands(
+    source: str | None, fixed: tuple[float, float, float], keyboard: bool, ranges: Sequence[Range]
+) -> Commands:
+    """From the command line's options. `ranges`: what the policy was trained on, for keys to stay within."""
     if keyboard:
-        return Keyboard()
+        return Keyboard(ranges)
     if source is None:
         return Fixed(fixed)
     if source == "stdin":

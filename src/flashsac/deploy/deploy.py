@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from flashsac.arguments import leading
 from flashsac.deploy import report
@@ -26,8 +29,8 @@ class DeployOptions:
 
     robot: Literal["mujoco", "unitree"] = "mujoco"
     """Plain MuJoCo, or a Unitree G1 by its SDK (never run on hardware yet)."""
-    command: tuple[float, float, float] = (0.5, 0.0, 0.0)
-    """Velocity to follow: forwards, sideways (m/s), turning (rad/s)."""
+    command: tuple[float, float, float] | None = None
+    """Velocity to follow: forwards, sideways (m/s), turning (rad/s) (default: 0.5 0 0 in MuJoCo; a real robot stands)."""
     commands: str | None = None
     """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), or lines `vx vy yaw` of a process: stdin, udp:PORT."""
     keyboard: bool = False
@@ -64,7 +67,9 @@ def main(arguments: list[str]) -> int:
     )
     if path is None:
         raise FlashSACError("which policy? usage: flashsac deploy POLICY.onnx --robot mujoco")
-    signal.signal(signal.SIGTERM, _interrupt)
+    for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):  # a lost connection to the robot's terminal is SIGHUP
+        signal.signal(name, _interrupt)
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # Ctrl-Z: a loop that stands still cannot catch a robot that falls
     rows = deploy(path, options)
     print(report.table(rows))
     if options.report:
@@ -83,14 +88,22 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
     policy = OnnxPolicy(path)
     described = policy.robot()
     real = options.robot == "unitree"
-    commands = make_commands(options.commands, options.command, options.keyboard)
-    real_time = real or commands.needs_real_time or options.real_time
-    simulated = None if real else _simulated(described, options)
-    interface: RobotInterface = simulated or _unitree(described, options)
-    rates = f"policy {described.policy_hz:g} Hz, motors {described.motor_hz:g} Hz"
-    print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
+    fixed = options.command or ((0.0, 0.0, 0.0) if real else (0.5, 0.0, 0.0))
     rows: list[dict[str, Any]] = []
-    try:
+    with contextlib.ExitStack() as opened:
+        commands = make_commands(options.commands, fixed, options.keyboard, described.command_range)
+        opened.callback(commands.close)
+        simulated = None if real else _simulated(described, options)
+        interface: RobotInterface = simulated or _unitree(described, options)
+        opened.callback(interface.close)
+        real_time = real or commands.needs_real_time or options.real_time
+        policy(
+            {name: np.zeros(shape, np.float32) for name, shape in described.shapes().items()}
+        )  # the first call is slow
+        rates = f"policy {described.policy_hz:g} Hz, motors {described.motor_hz:g} Hz"
+        print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
+        if commands.read(0.0) is None:
+            print("the robot holds its default pose until the first command comes", flush=True)
         for number in range(1 if real else options.episodes):
             torques = Torques()
             watch = _Watch(simulated, torques, Path(options.video) if options.video and number == 0 else None)
@@ -114,9 +127,6 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
             rows.append(report.summarise(episode, torques))
             if episode.stopped == BY_HAND:
                 break
-    finally:
-        interface.close()
-        commands.close()
     return rows
 
 

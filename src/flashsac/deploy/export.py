@@ -19,12 +19,12 @@ from torch import Tensor
 from flashsac import __version__
 from flashsac.arguments import leading
 from flashsac.deploy.onnx_policy import KEY, OnnxPolicy, PolicyInfo
-from flashsac.errors import FlashSACError, MissingExtra, RunDirectoryError
+from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.policy import Policy, find_policy, load_policy
 from flashsac.robot.description import Robot
 from flashsac.robot.known import robot_of
-from flashsac.run import read_config
 from flashsac.sims.registry import make_env
+from flashsac.trained import find
 from flashsac.types import Obs
 
 TOLERANCE = 1e-4
@@ -43,6 +43,10 @@ class ExportOptions:
     """Write TorchScript (.pt) beside it, for one observation at a time."""
     observations: int = 10_000
     """Observations from the simulator to compare it with the policy on (fewer where they are images)."""
+    checkpoint: str | None = None
+    """Which policy of a run: best, last, or a step (default: the best, else the last)."""
+    task: str | None = None
+    """Where observations come from, if not from the task it was trained on: suite:task, or module:function of your own."""
 
 
 class Network(torch.nn.Module):
@@ -67,9 +71,9 @@ def main(arguments: list[str]) -> int:
         raise FlashSACError("which run? usage: flashsac export RUN --out policy.onnx")
     run = Path(path)
     out = Path(options.out) if options.out else (run if run.is_dir() else run.parent) / "policy.onnx"
-    policy_file = find_policy(run)
+    policy_file = find_policy(run, options.checkpoint)
     policy = load_policy(policy_file)
-    obs, source = recorded(policy, run, options.observations)
+    obs, source = recorded(policy, run, options.observations, options.task)
     worst = export(policy, out, obs, step=_step(policy_file), torchscript=options.torchscript)
     about = robot_of(policy.task)
     print(f"policy: {policy_file}, {policy.task}" + (f", for {about.name}" if about else ", no robot is known for it"))
@@ -105,22 +109,20 @@ def export(
     return worst
 
 
-def recorded(policy: Policy, run: Path, count: int) -> tuple[Obs, str]:
+def recorded(policy: Policy, run: Path, count: int, task: str | None = None) -> tuple[Obs, str]:
     """Observations as the policy meets them, and where they are from."""
-    env_config = policy.env_config()
-    if run.is_dir():
-        with contextlib.suppress(RunDirectoryError):  # of another version; the task alone tells enough
-            env_config = read_config(run)[1].env
     images = "pixels" in policy.shapes
     count = min(count, 4 * BATCH) if images else count
-    try:
-        if policy.task.startswith("custom:"):
-            raise MissingExtra(policy.task)
-        env = make_env(policy.task, dataclasses.replace(env_config, num_envs=1 if images else PARALLEL, overlap=False))
-    except MissingExtra:
-        return _made_up(policy, count), "made-up observations (its simulator is not at hand)"
-    try:
-        policy.check_fits(env.spec)
+    with contextlib.ExitStack() as opened:
+        try:
+            found = find(run, task)  # a policy file alone does not decide what is imported
+            env_config = dataclasses.replace(found.env, num_envs=1 if images else PARALLEL, overlap=False)
+            env = make_env(found.task, env_config)
+            opened.callback(env.close)
+            policy.check_fits(env.spec)
+        except FlashSACError as error:
+            print(f"note: its simulator is not at hand, so observations are made up. {error}")
+            return _made_up(policy, count), "made-up observations"
         obs = env.reset(0)
         seen: list[Obs] = []
         noise = torch.Generator().manual_seed(0)
@@ -129,8 +131,6 @@ def recorded(policy: Policy, run: Path, count: int) -> tuple[Obs, str]:
             action = policy.act(obs)
             # A little noise, so that a good policy is compared beyond the few states it stays in.
             obs = env.step((action + 0.1 * torch.randn(action.shape, generator=noise)).clamp(-1, 1)).obs
-    finally:
-        env.close()
     return {
         group: torch.cat([some[group] for some in seen])[:count] for group in policy.shapes
     }, "recorded observations"
@@ -168,7 +168,13 @@ def _keep_if_equal(
         for start in range(0, _rows(obs), BATCH):
             rows = {group: values[start : start + BATCH] for group, values in obs.items()}
             got = run({group: values.numpy() for group, values in rows.items()})
-            worst = max(worst, float(np.abs(got - policy.act(rows).numpy()).max(initial=0.0)))
+            wanted = policy.act(rows).numpy()
+            if not np.isfinite(wanted).all():
+                raise FlashSACError(
+                    "this policy's actions are not finite: its training diverged. Export another checkpoint."
+                )
+            # np.maximum keeps NaN, where max would not.
+            worst = float(np.maximum(worst, np.abs(got - wanted).max(initial=0.0)))
         if not worst <= TOLERANCE:
             raise FlashSACError(
                 f"{out.name} was not written: its actions differ from the policy's by {worst:.1e}, more than {TOLERANCE:g}. "

@@ -46,6 +46,10 @@ class RobotInterface(Protocol):
         """Hold until the next call, one motor period later. A simulated robot moves on by that period."""
         ...
 
+    def problem(self) -> str | None:
+        """Why it takes no more orders, if so; it damps by itself then."""
+        ...
+
     def damp(self) -> None:
         """No stiffness, damping alone: it sinks to the ground."""
         ...

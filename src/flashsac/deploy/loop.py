@@ -114,7 +114,7 @@ class Loop:
             for motor_step in range(motor_steps):
                 sensors = self.interface.read()
                 command = self.commands.read(episode.seconds)
-                if reason := self.safety.check(sensors, self.interface.now(), command):
+                if reason := self.interface.problem() or self.safety.check(sensors, self.interface.now(), command):
                     return reason
                 if motor_step == 0:
                     standing = min(step * period / self._stand, 1.0) if self._stand else 1.0

@@ -131,6 +131,9 @@ class MujocoRobot:
         self._targets.append((target, stiffness, damping))
         self._move(*self._targets[0])
 
+    def problem(self) -> None:
+        return None
+
     def damp(self) -> None:
         self._move(self.data.qpos[self._q], np.zeros(len(self._q)), self._stop_damping)
 

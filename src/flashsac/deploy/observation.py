@@ -11,6 +11,15 @@ from flashsac.errors import FlashSACError
 from flashsac.robot.description import Robot
 
 
+def check_blind(robot: Robot) -> None:
+    """Raises where the policy sees the velocity of the base; for robots that do not measure it."""
+    if any(term.name == "linear_velocity" for term in robot.observation):
+        raise FlashSACError(
+            "this policy sees the velocity of the base, which this robot does not measure. Train one that does not see it "
+            "(--env.blind, or the G1 task of the paper), or run this one with --robot mujoco."
+        )
+
+
 class Observer:
     """Called once a policy step; remembers actions and the phase of the gait."""
 
@@ -31,11 +40,8 @@ class Observer:
 
     def check(self, sensors: Sensors) -> None:
         """Raises where the policy would see what this robot does not measure."""
-        if "linear_velocity" in self._delay and sensors.linear_velocity is None:
-            raise FlashSACError(
-                "this policy sees the velocity of the base, which this robot does not measure. Train one that does not see it (the "
-                "G1 task of the paper), or run this one with --robot mujoco."
-            )
+        if sensors.linear_velocity is None:
+            check_blind(self.robot)
 
     def observe(self, sensors: Sensors, command: np.ndarray) -> np.ndarray:
         # "phase: cosines, then sines"; before the first step, a phase shown late stands still.

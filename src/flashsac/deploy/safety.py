@@ -8,6 +8,7 @@ import numpy as np
 
 from flashsac.deploy.commands import Command
 from flashsac.deploy.interface import Sensors, gravity_in_base
+from flashsac.errors import FlashSACError
 from flashsac.robot.description import Limits, Robot
 
 
@@ -30,6 +31,11 @@ class SafetyLimits:
     speed: float = 1.0
     """Part of a motor's speed at which its target may move."""
 
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if not 0.0 < value < np.inf:  # NaN too: no comparison with it would ever stop anything
+                raise FlashSACError(f"--{name.replace('_', '-')} must be a number above zero, not {value}.")
+
 
 class Safety:
     """One for each episode. `reason` says why it stopped."""
@@ -44,7 +50,7 @@ class Safety:
         self._step = self.limits.speed * np.array([joint.speed for joint in known]) / robot.policy_hz
         self._stiffness = np.array([joint.stiffness for joint in robot.joints])
         self._damping = np.array([joint.damping for joint in robot.joints])
-        self._command = np.array(robot.command_limit)
+        self._slowest, self._fastest = np.array(robot.command_range).T
         self._last: np.ndarray | None = None
 
     def check(self, sensors: Sensors, now: float, command: Command | None) -> str | None:
@@ -59,6 +65,8 @@ class Safety:
             return f"watchdog: the robot's state is {now - sensors.time:.2f} s old"
         if not sensors.finite:
             return "the sensors are not finite"
+        if not 0.9 < np.linalg.norm(sensors.quaternion) < 1.1:
+            return f"the orientation {np.round(sensors.quaternion, 2)} is none: is the inertial sensor running?"
         tilt = tilt_of(sensors.quaternion)
         if tilt > limits.tilt:
             return f"tilt: the base leans {tilt:.2f} rad"
@@ -66,6 +74,8 @@ class Safety:
         worst = int(beyond.argmax())
         if beyond[worst] > limits.overtravel:
             return f"joint limit: {self._names[worst]} is {beyond[worst]:.2f} rad beyond its stop"
+        if command is not None and command.age == np.inf:
+            return "the source of commands ended before it sent any"
         if command is not None and command.age > limits.command_stop:
             return f"watchdog: no command for {command.age:.2f} s"
         return None
@@ -74,7 +84,7 @@ class Safety:
         """The velocity to show the policy: within what it was trained on, zero when nobody has confirmed it lately."""
         if command.age > self.limits.command_zero or not np.isfinite(command.velocity).all():
             return np.zeros(3)
-        return np.clip(command.velocity, -self._command, self._command)
+        return np.clip(command.velocity, self._slowest, self._fastest)
 
     def target(self, wanted: np.ndarray, sensors: Sensors) -> np.ndarray:
         """Every policy step: within the joints' stops, and no faster than the motors are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from flashsac.deploy.interface import Sensors
+from flashsac.deploy.observation import check_blind
 from flashsac.deploy.safety import stop_damping
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.robot.description import Robot
@@ -33,24 +35,36 @@ class _Order:
 
 
 class UnitreeRobot:
-    """A thread repeats the newest order at the motor rate. When the loop has given none for `watchdog` seconds, it damps."""
+    """A thread repeats the newest order at the motor rate. When the loop has given none for `watchdog` seconds, or nothing got
+    through to the robot for as long, it damps, and that is final: `problem` tells the loop."""
 
     def __init__(self, robot: Robot, network: str | None = None, *, watchdog: float = 0.1, patience: float = 5.0):
         """`network`: interface that the robot is connected to, eth0; `patience`: seconds to wait for its first state."""
         if robot.name != "unitree_g1":
             raise FlashSACError(f"--robot unitree speaks to a G1, but this policy is for {robot.name}.")
+        check_blind(robot)
         self.robot = robot
         self._motor = np.array([MOTORS.index(joint.name) for joint in robot.joints])
         self._damping, self._watchdog = stop_damping(robot), watchdog
         self._state: tuple[Any, float] | None = None
         self._order: _Order | None = None
+        self._problem: str | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._send_forever, name="motors", daemon=True)
         self._sdk = sdk = _Sdk(network)
-        sdk.release_built_in_motion()
-        self._message = sdk.new_command()
-        self._publisher = sdk.publisher()
-        self._subscriber = sdk.subscriber(self._on_state)
+        with contextlib.ExitStack() as opened:
+            self._message = sdk.new_command()
+            self._publisher = sdk.publisher()
+            opened.callback(self._publisher.Close)
+            self._subscriber = sdk.subscriber(self._on_state)
+            opened.callback(self._subscriber.Close)
+            self._wait_for_state(patience)
+            # Last of all: from here on nobody but us holds the robot up.
+            sdk.release_built_in_motion()
+            self._thread.start()
+            self._channels = opened.pop_all()
+
+    def _wait_for_state(self, patience: float) -> None:
         deadline = time.monotonic() + patience
         while self._state is None:
             if time.monotonic() > deadline:
@@ -58,7 +72,6 @@ class UnitreeRobot:
                     f"no state from the robot within {patience:g} s. Is it on, connected, and --network its interface?"
                 )
             time.sleep(0.01)
-        self._thread.start()
 
     def now(self) -> float:
         return time.monotonic()
@@ -78,6 +91,9 @@ class UnitreeRobot:
     def write(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> None:
         self._order = _Order(target, stiffness, damping, self.now())
 
+    def problem(self) -> str | None:
+        return self._problem
+
     def damp(self) -> None:
         self._order = None
 
@@ -87,20 +103,28 @@ class UnitreeRobot:
         time.sleep(5.0 / self.robot.motor_hz)
         self._closed.set()
         self._thread.join(timeout=1.0)
-        self._publisher.Close()
-        self._subscriber.Close()
+        self._channels.close()
 
     def _on_state(self, message: Any) -> None:
         self._state = message, self.now()
 
     def _send_forever(self) -> None:
+        got_through = self.now()
         while not self._closed.wait(1.0 / self.robot.motor_hz):
             order = self._order
-            fresh = order is not None and self.now() - order.time <= self._watchdog
-            self._send(order if fresh else None)
+            if order is not None and self.now() - order.time > self._watchdog:
+                self._problem = self._problem or f"watchdog: no order from the loop for {self._watchdog:g} s"
+            try:
+                sent, why = self._send(None if self._problem else order), "the SDK could not write"
+            except Exception as error:  # whatever the SDK throws: this thread must live, to damp as soon as it can
+                sent, why = False, str(error)
+            if sent:
+                got_through = self.now()
+            elif self.now() - got_through > self._watchdog:
+                self._problem = self._problem or f"nothing gets through to the robot any more ({why})"
 
-    def _send(self, order: _Order | None) -> None:
-        """One message; without an order, damping."""
+    def _send(self, order: _Order | None) -> bool:
+        """One message; without an order, damping. False if it was not sent."""
         assert self._state is not None
         message = self._message
         message.mode_pr = SERIES
@@ -112,7 +136,7 @@ class UnitreeRobot:
             command.kp = float(order.stiffness[i]) if order else 0.0
             command.kd = float(order.damping[i] if order else self._damping[i])
         message.crc = self._sdk.crc.Crc(message)
-        self._publisher.Write(message)
+        return bool(self._publisher.Write(message))
 
 
 class _Sdk:
@@ -129,7 +153,13 @@ class _Sdk:
                 f"--robot unitree needs unitree_sdk2py ({error}), which is not on PyPI: install it from Unitree's repository "
                 "unitree_sdk2_python."
             ) from None
-        channel.ChannelFactoryInitialize(0, network)
+        try:
+            channel.ChannelFactoryInitialize(0, network)
+        except Exception as error:  # the SDK raises nothing more exact
+            raise FlashSACError(
+                f"the SDK cannot use the network {network or 'it chose by itself'} ({error}). Name the interface that the robot is "
+                "connected to: --network eth0 (`ip link` lists them)."
+            ) from None
         self._channel, self._command, self._state = channel, LowCmd_, LowState_
         self.new_command, self.crc = unitree_hg_msg_dds__LowCmd_, CRC()
 

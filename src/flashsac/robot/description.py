@@ -29,6 +29,10 @@ TermName = Literal[
 Velocities and the direction of gravity in the base's frame; joint positions from the default pose; phase: cosines, then sines."""
 
 
+Range = tuple[float, float]
+"""Lowest and highest."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Limits:
     """What a joint and its motor can stand."""
@@ -88,8 +92,8 @@ class Robot:
     motor_hz: float = 200.0
     gait_hz: float | None = None
     """Steps a second of the phase, where the policy sees one."""
-    command_limit: tuple[float, float, float] = (1.0, 0.5, 1.0)
-    """Fastest commands it was trained on: forwards, sideways, m/s; turning, rad/s."""
+    command_range: tuple[Range, Range, Range] = ((-1.0, 1.0), (-0.5, 0.5), (-1.0, 1.0))
+    """Commands it was trained on, lowest and highest: forwards, to the left, m/s; turning, rad/s."""
 
     @property
     def obs_dim(self) -> int:
@@ -115,8 +119,8 @@ class Robot:
             values = json.loads(text)
             values["joints"] = tuple(_joint(**joint) for joint in values["joints"])
             values["observation"] = tuple(Term(**term) for term in values["observation"])
-            for name in ("action_scale", "command_limit"):
-                values[name] = tuple(float(value) for value in values[name])
+            values["action_scale"] = tuple(float(value) for value in values["action_scale"])
+            values["command_range"] = tuple((float(low), float(high)) for low, high in values["command_range"])
             robot = Robot(**values)
         except (KeyError, TypeError, ValueError) as error:
             raise FlashSACError(

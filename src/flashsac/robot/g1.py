@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flashsac.robot.description import Joint, Robot, Term
 from flashsac.robot.g1_limits import G1_LIMITS
+from flashsac.robot.randomize import COMMANDS
 
 JOINTS = (
     Joint("left_hip_pitch_joint", -0.2, 40.16, 2.559),
@@ -68,4 +69,10 @@ PRIVILEGED = (
 STANDING_HEIGHT = 0.78
 """Metres from the ground to the base's origin, in the default pose with the soles on the ground."""
 
-G1 = Robot("unitree_g1", JOINTS, ACTION_SCALE, OBSERVATION)
+G1 = Robot(
+    "unitree_g1",
+    JOINTS,
+    ACTION_SCALE,
+    OBSERVATION,
+    command_range=(COMMANDS.ahead, COMMANDS.left, COMMANDS.turn),
+)

@@ -59,7 +59,7 @@ G1_JOYSTICK = with_limits(
         policy_hz=50.0,
         motor_hz=500.0,
         gait_hz=1.375,  # trained on 1.25 to 1.5
-        command_limit=(1.0, 0.5, 1.0),
+        command_range=((-1.0, 1.0), (-0.5, 0.5), (-1.0, 1.0)),
     ),
     G1_LIMITS,
 )

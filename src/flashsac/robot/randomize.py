@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-Range = tuple[float, float]
+from flashsac.robot.description import Range
 
 
 @dataclasses.dataclass(frozen=True)

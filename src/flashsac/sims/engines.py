@@ -152,7 +152,8 @@ ENGINES: dict[EngineName, Engine] = {
         _from("isaaclab", "make_isaaclab"),
         {
             "isaaclab": Package(
-                "isaaclab", "NVIDIA's own instructions, then pip install -e . in a clone of flashsac, beside it (docs/simulators.md)"
+                "isaaclab",
+                "NVIDIA's own instructions, then pip install -e . in a clone of flashsac, beside it (docs/simulators.md)",
             )
         },
         evaluate_apart=True,
