@@ -1,7 +1,7 @@
 """PPO (rsl-rl-lib) on any task of ours, for as long as a FlashSAC run took: the same simulator, evaluation and files, so that
 `flashsac report` draws both.
 
-    pip install -c constraints.txt rsl-rl-lib
+    pip install -c constraints.txt "rsl-rl-lib==5.4.2"
     python benchmarks/ppo.py playground:G1JoystickFlatTerrain --run-dir runs/g1-ppo --minutes 120
     flashsac report flashsac=runs/g1-flashsac ppo=runs/g1-ppo --out benchmarks/results/g1
 
