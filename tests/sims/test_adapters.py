@@ -185,6 +185,34 @@ def test_envpool_steps_are_all_transitions_even_when_every_episode_ends_together
     assert ends == [[i % 4 == 3] * 3 for i in range(12)]
 
 
+@pytest.mark.parametrize(
+    ("task", "engine"),
+    [
+        ("mujoco:HalfCheetah-v4", "envpool"),
+        ("playground:Go1JoystickFlatTerrain", "envpool"),
+        ("dmc:cartpole-balance", "envpool"),
+        ("mujoco:HalfCheetah-v4", "gymnasium"),
+        ("dmc:cartpole-balance", "dm_control"),
+    ],
+)
+def test_final_observations_are_what_physics_came_to(task, engine):
+    """The same episode with and without the cut: neither the step before the last nor the next episode passes for its end."""
+    cut, whole = (make_env(task, EnvConfig(num_envs=2, engine=engine, max_episode_steps=n)) for n in (5, 50))
+    for env in (cut, whole):
+        env.reset(3)
+    action = torch.full((2, cut.spec.action_dim), 0.3)
+    for _ in range(4):
+        before = cut.step(action)
+        whole.step(action)
+    last, unbroken = cut.step(action), whole.step(action)
+    assert last.truncated.all()
+    assert not last.terminated.any()
+    for group, rows in unbroken.obs.items():
+        assert torch.equal(last.final_obs[group], rows), group
+        assert (last.obs[group] != rows).any(1).all(), group
+        assert (before.obs[group] != rows).any(1).all(), "nothing moved"
+
+
 def test_termination_is_not_truncation():
     env = make_env("mujoco:Hopper-v4", EnvConfig(num_envs=4, engine="envpool", max_episode_steps=1000))
     env.reset(0)
@@ -195,6 +223,14 @@ def test_termination_is_not_truncation():
     last = [pendulum.step(torch.zeros(1, 1)) for _ in range(200)][-1]
     assert last.truncated.all()
     assert not last.terminated.any()
+
+
+def test_dm_controls_own_time_limit_is_no_termination():
+    env = make_env("dmc:cartpole-balance", EnvConfig(num_envs=1, engine="dm_control"))
+    env.reset(0)
+    steps = [env.step(torch.zeros(1, 1)) for _ in range(1000)]
+    assert [bool(step.truncated) for step in steps] == [False] * 999 + [True]
+    assert not any(step.terminated.any() for step in steps)
 
 
 def test_engines_share_the_observation_order():

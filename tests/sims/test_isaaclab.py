@@ -128,12 +128,16 @@ def test_the_critics_terms_side_by_side_in_the_simulators_order():
     assert (step.obs["critic"][:, 12] == 1).all()
 
 
-def test_a_task_of_fixed_length_ends_for_good_when_its_time_is_up():
-    env = make(max_episode_steps=3)
-    env._time_up_is_the_end = True
+@pytest.mark.parametrize("fixed", [True, False])
+def test_a_task_of_fixed_length_ends_for_good_when_its_time_is_up(fixed):
+    make().close()
+    config = fakes.parse_env_cfg(MANAGED.split(":")[1], device="cpu", num_envs=3)
+    config.is_finite_horizon, config.episode_length_s = fixed, 0.05  # three steps
+    env = IsaacLabVecEnv(gymnasium.make(MANAGED.split(":")[1], cfg=config))
     env.reset(0)
-    last = [env.step(torch.zeros(3, 12)) for _ in range(3)][-1]
-    assert last.terminated.all()
+    steps = [env.step(torch.zeros(3, 12)) for _ in range(3)]
+    assert [step.terminated.tolist() for step in steps] == [[False] * 3] * 2 + [[fixed] * 3]
+    assert steps[-1].truncated.all()
 
 
 def test_nan_is_marked_invalid_and_the_environment_is_reset():

@@ -89,11 +89,11 @@ def test_the_same_numbers_as_in_one_process(make):
 def test_final_observations_are_true_and_episodes_truncated(make):
     env = make(DescribedPoint)
     env.reset(0)
-    steps = [env.step(torch.zeros(2, 2)) for _ in range(20)]
+    steps = [env.step(torch.full((2, 2), 0.1)) for _ in range(20)]
     assert [step.truncated.tolist() for step in steps] == [[False] * 2] * 19 + [[True] * 2]
     assert not any(step.terminated.any() for step in steps)
-    # A point that is not pushed stays: the last observation is that of the step before, the next episode begins elsewhere.
-    assert torch.equal(steps[-1].final_obs["actor"], steps[-2].obs["actor"])
+    # A push moves the point by a fifth of it: once more in the last step; and the next episode begins elsewhere.
+    assert torch.allclose(steps[-1].final_obs["actor"], steps[-2].obs["actor"] + 0.02, atol=1e-6)
     assert (steps[-1].obs["actor"] != steps[-1].final_obs["actor"]).all()
 
 
