@@ -38,9 +38,12 @@ TINY: dict[str, Any] = dict(
 """A run of a second or two."""
 
 
-def chance_and_rates(noise: Tensor, rates: Tensor) -> tuple[Chance, Rates]:
-    """What an update takes: noise of the actor and the target, one step size for both."""
-    return Chance(torch.zeros(0), *noise), Rates(rates, rates)
+def chance_and_rates(
+    noise: Tensor, actor: Tensor, critic: Tensor | None = None, *, transform: Tensor | None = None
+) -> tuple[Chance, Rates]:
+    """What an update takes: noise of the actor and the target; step sizes of both, the same unless told otherwise."""
+    drawn = torch.zeros(0) if transform is None else transform
+    return Chance(drawn, *noise), Rates(actor, actor if critic is None else critic)
 
 
 def tiny_run(path: Path, task: Any = toy_envs.make_point, **changes: Any) -> Path:

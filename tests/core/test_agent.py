@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import itertools
 import math
 
 import pytest
@@ -9,9 +12,11 @@ import torch
 
 from flashsac.config import AgentConfig
 from flashsac.core.agent import Agent
+from flashsac.core.exploration import RepeatedNoise
 from flashsac.core.optimizer import adam_rates
 from flashsac.core.replay import Replay
-from flashsac.types import CPU, Step
+from flashsac.types import Step
+from tests.helpers import chance_and_rates
 
 CONFIG = AgentConfig(batch_size=8, warmup=20, actor_width=8, critic_width=8)
 
@@ -35,11 +40,24 @@ def feed(agent, steps, seed=0):
 
 
 def test_uniform_actions_until_warm(make_spec):
-    agent = make_agent(make_spec)
-    actions = torch.stack(feed(agent, 10))
+    agent, draw = make_agent(make_spec, seed=4), torch.Generator().manual_seed(4)
+    for _ in range(10):  # of two environments: the twenty transitions of the warm-up
+        assert not agent.warm
+        assert torch.equal(feed(agent, 1)[0], 2 * torch.rand(2, 2, generator=draw) - 1)
     assert agent.warm
-    assert actions.abs().max() <= 1
-    assert actions.std() == pytest.approx(3**-0.5, abs=0.15)
+
+
+def test_noise_is_repeated_once_warm(make_spec):
+    agent = make_agent(make_spec)
+    feed(agent, 10)
+    draw, obs = torch.Generator(), {"actor": torch.randn(2, 3)}
+    draw.set_state(agent._acting_rng.get_state())
+    noise = RepeatedNoise((2, 2), 16, 2.0, draw)
+    actions = [agent.act(obs) for _ in range(60)]
+    with torch.no_grad():
+        assert all(torch.equal(action, agent.learner.explore(obs, noise.next())) for action in actions)
+    changes = sum(not torch.equal(*pair) for pair in itertools.pairwise(actions))
+    assert 10 < changes < 50, "two steps with the same noise, on average"
 
 
 def test_the_learning_rate_falls_along_a_cosine(make_spec):
@@ -80,28 +98,27 @@ def test_the_global_random_state_is_left_alone(make_spec):
     assert torch.equal(torch.rand(1), expected)
 
 
-def test_what_every_update_is_given(make_spec):
-    """Rates of each optimizer by its own count of steps, fresh noise for actor and target, the batch and the scale of the moment."""
+def test_an_update_is_the_actors_step_and_then_the_critics(make_spec):
+    """By hand, on a copy of the learner: batch, noise and scale of the moment, rates of each optimizer by its own count of steps."""
     agent = make_agent(make_spec, total_updates=10)
     feed(agent, 15)
-    given = []
-    note = lambda kind: lambda *args: given.append((kind, *args)) or {}
-    agent._update_both, agent._update_critic = note("both"), note("critic")
-    expected = torch.Generator().manual_seed(1)
-    expected.set_state(agent._learning_rng.get_state())
+    learner = copy.deepcopy(agent.learner)
+    draw = torch.Generator()
+    draw.set_state(agent._learning_rng.get_state())
     for update in range(5):
-        agent.update()
-        kind, batch, scale, chance, rates = given[-1]
-        assert kind == ("both", "critic")[update % 2]
-        again = agent.replay.sample(8, expected)
-        noise = torch.randn(2, 8, 2, generator=expected)
-        assert torch.equal(batch.reward, again.reward)
-        assert torch.equal(chance.actor, noise[0])
-        assert torch.equal(chance.target, noise[1])
-        assert scale == agent.reward_scale.scale()
+        feed(agent, 1, seed=update)
+        metrics = agent.update()
+        batch = agent.replay.sample(8, draw)
+        noise = torch.randn(2, 8, 2, generator=draw)
         rate = 1.5e-4 + 0.5 * 1.5e-4 * (1 + math.cos(math.pi * update / 10))
-        assert torch.equal(rates.critic, adam_rates(rate, update + 1, CPU))
-        assert torch.equal(rates.actor, adam_rates(rate, update // 2 + 1, CPU))
+        given = chance_and_rates(noise, adam_rates(rate, update // 2 + 1), adam_rates(rate, update + 1))
+        expected = {} if update % 2 else learner.update_actor(batch, *given)
+        expected |= learner.update_critic(batch, agent.reward_scale.scale(), *given)
+        assert metrics == expected
+    for part in ("actor", "critic", "target"):
+        ours, theirs = getattr(learner, part).state_dict(), getattr(agent.learner, part).state_dict()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours), part
+    assert torch.equal(learner.log_temperature, agent.learner.log_temperature)
 
 
 def test_rewards_are_divided_by_their_scale(make_spec):
@@ -113,3 +130,31 @@ def test_rewards_are_divided_by_their_scale(make_spec):
     batch = agent.replay.sample(8, agent._learning_rng)
     assert agent.reward_scale.scale() != 1
     assert scaled == pytest.approx((batch.reward / agent.reward_scale.scale()).mean().item(), rel=1e-5)
+
+
+def test_without_reward_scaling_rewards_stay_as_they_are(make_spec):
+    agent = make_agent(make_spec, config=dataclasses.replace(CONFIG, reward_scaling=False))
+    feed(agent, 15)
+    state = agent._learning_rng.get_state()
+    reward = agent.update()["reward"]
+    agent._learning_rng.set_state(state)
+    assert agent.reward_scale.scale() == 1
+    assert reward == agent.replay.sample(8, agent._learning_rng).reward.mean()
+
+
+def test_returns_begin_anew_with_every_episode(make_spec):
+    """After a death, a time limit, and a simulator that was reset behind our back."""
+    agent = make_agent(make_spec)
+    obs, valid = {"actor": torch.zeros(2, 3)}, torch.ones(2, dtype=torch.bool)
+
+    def returns(terminated, truncated):
+        ends = torch.tensor(terminated), torch.tensor(truncated)
+        agent.observe(obs, torch.zeros(2, 2), Step(obs, torch.tensor([1.0, 2.0]), *ends, obs, valid, {}))
+        return agent.reward_scale.returns.tolist()
+
+    assert returns([False, False], [False, False]) == [1, 2]
+    assert returns([True, False], [False, False]) == pytest.approx([0, 2 + 0.99 * 2])
+    assert returns([False, False], [False, True]) == [1, 0]
+    assert returns([False, False], [False, False]) == pytest.approx([1 + 0.99, 2])
+    agent.restart_episodes(obs)
+    assert returns([False, False], [False, False]) == [1, 2]

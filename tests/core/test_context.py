@@ -14,9 +14,10 @@ from flashsac.core.context import ContextEncoder, RunningNorm
 from flashsac.core.optimizer import adam_rates
 from flashsac.core.replay import Replay
 from flashsac.core.transforms import RandomMirror, make_transform
-from flashsac.core.update import Chance, Learner, Rates
+from flashsac.core.update import Learner
 from flashsac.errors import FlashSACError
 from flashsac.types import CPU, Batch, EnvSpec, Mirror, Step
+from tests.helpers import chance_and_rates
 
 H, OBS, CRITIC, ACTIONS = 3, 4, 6, 2
 
@@ -153,13 +154,18 @@ def test_the_mirror_turns_whole_transitions():
     data = batch()
     turn = torch.tensor([True, False, True, False, False])[:, None]
     out = RandomMirror(MIRRORS, CPU)(data, turn)
-    for row in range(5):
-        a, b = data.obs["actor"][row], data.next_obs["actor"][row]
-        if turn[row]:
-            a, b = (torch.stack([x[1], x[0], -x[2], x[3]]) for x in (a, b))
-        assert torch.equal(out.obs["actor"][row], a)
-        assert torch.equal(out.next_obs["actor"][row], b)
-        action = data.action[row]
+    frame = lambda x: [x[1], x[0], -x[2], x[3]]
+    by_hand = {
+        "actor": frame,
+        "critic": lambda x: [x[0], x[1], -x[2], x[3], x[5], x[4]],
+        "history": lambda x: [*frame(x[:4]), *frame(x[4:8]), *frame(x[8:])],
+    }
+    for shown, obs in ((out.obs, data.obs), (out.next_obs, data.next_obs)):
+        assert shown.keys() == by_hand.keys()
+        for group, image in by_hand.items():
+            for row, x in enumerate(obs[group]):
+                assert torch.equal(shown[group][row], torch.stack(image(x)) if turn[row] else x), (group, row)
+    for row, action in enumerate(data.action):
         assert torch.equal(out.action[row], -action.flip(0) if turn[row] else action)
     assert torch.equal(out.reward, data.reward)
     draws = RandomMirror(MIRRORS, CPU).draw(1000, torch.Generator().manual_seed(0))
@@ -179,9 +185,9 @@ def test_compiled_it_is_the_same():
         torch.manual_seed(0)
         learners.append(Learner(spec(mirrors=MIRRORS), config, CPU))
     plain, compiled = learners
-    chance = Chance(torch.tensor([True, False, True, False, False])[:, None], *torch.randn(2, 5, ACTIONS))
-    rates = Rates(adam_rates(3e-4, 1), adam_rates(3e-4, 1))
-    arguments = (batch(), torch.tensor(2.0), chance, rates)
+    turn = torch.tensor([True, False, True, False, False])[:, None]
+    rates = adam_rates(3e-4, 1), adam_rates(1e-4, 1)
+    arguments = (batch(), torch.tensor(2.0), *chance_and_rates(torch.randn(2, 5, ACTIONS), *rates, transform=turn))
     expected = plain.update_critic(*arguments)
     metrics = compiler_for(CPU)(compiled.update_critic)(*arguments)
     assert {"velocity_loss", "next_obs_loss", "critic_loss"} <= set(metrics)

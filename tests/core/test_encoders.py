@@ -17,6 +17,7 @@ from flashsac.core.transforms import NoTransform, RandomShift, make_transform, s
 from flashsac.core.update import Chance, Learner, Rates
 from flashsac.errors import UnsupportedSpace
 from flashsac.types import CPU, Batch, EnvSpec, Pixels
+from tests.helpers import chance_and_rates
 
 ROWS, ACTION = 8, 2
 PIXELS = Pixels(3, 16, 20, 2)
@@ -40,18 +41,16 @@ def random_batch(seed: int = 0, **obs: int) -> Batch:
     return Batch(look(), action, reward, torch.full((ROWS,), 0.97), look())
 
 
-def chance(learner: Learner, seed: int = 1) -> Chance:
-    generator = torch.Generator().manual_seed(seed)
+def given(learner: Learner) -> tuple[Chance, Rates]:
+    generator = torch.Generator().manual_seed(1)
     noise = torch.randn(2, ROWS, ACTION, generator=generator)
-    return Chance(learner.transform.draw(ROWS, generator), *noise)
+    shift = learner.transform.draw(ROWS, generator)
+    return chance_and_rates(noise, adam_rates(3e-4, 1), adam_rates(1e-4, 1), transform=shift)
 
 
 def make_learner(**obs: int) -> Learner:
     torch.manual_seed(0)
     return Learner(make_spec(**obs), CONFIG, CPU)
-
-
-RATES = Rates(adam_rates(3e-4, 1), adam_rates(3e-4, 1))
 
 
 def test_shift_equals_padding_and_cropping():
@@ -162,16 +161,16 @@ def test_vectors_go_beside_the_images_and_privileged_ones_to_the_critic():
 def test_encoder_learns_from_the_critic_and_not_from_the_actor():
     learner, batch = make_learner(), random_batch()
     before = copy.deepcopy(learner.encoder.state_dict())
-    learner.update_actor(batch, chance(learner), RATES)
+    learner.update_actor(batch, *given(learner))
     assert all(torch.equal(value, before[name]) for name, value in learner.encoder.state_dict().items())
-    learner.update_critic(batch, torch.tensor(1.0), chance(learner), RATES)
+    learner.update_critic(batch, torch.tensor(1.0), *given(learner))
     assert all(not torch.equal(value, before[name]) for name, value in learner.encoder.state_dict().items())
 
 
 def test_encoders_gradient_is_that_of_the_critic_loss_through_current_images_alone():
     """Next images are seen by the same weights, but as constants; the slow target critic has no encoder of its own."""
     learner, batch = make_learner(), random_batch()
-    draws = chance(learner)
+    draws, rates = given(learner)
     reference = copy.deepcopy(learner)
     moved = reference.transform(batch, draws.transform)
     constants = reference.encoder(moved.next_obs)
@@ -188,7 +187,7 @@ def test_encoders_gradient_is_that_of_the_critic_loss_through_current_images_alo
     cost = (reference.log_temperature.exp() * log_prob).detach()
     loss = reference.value.loss(out, target, batch.reward / 2.0, batch.discount, cost)
     gradients = torch.autograd.grad(loss, list(reference.encoder.parameters()))
-    learner.update_critic(batch, torch.tensor(2.0), draws, RATES)
+    learner.update_critic(batch, torch.tensor(2.0), draws, rates)
     for moment, gradient in zip(learner.encoder_optimizer.first, gradients, strict=True):
         assert torch.allclose(moment, 0.1 * gradient, atol=1e-6), "Adam's first moment after one step"
     assert all("encoder" not in name for name, _ in learner.target.named_parameters())
@@ -199,10 +198,10 @@ def test_one_unit_equals_the_two_halves(compiled):
     """Features computed once, for the actor and then the critic, are those that each half would compute."""
     halves, whole = make_learner(actor=3), make_learner(actor=3)
     batch, scale = random_batch(actor=3), torch.tensor(2.0)
-    draws = chance(halves)
-    expected = halves.update_actor(batch, draws, RATES) | halves.update_critic(batch, scale, draws, RATES)
+    draws, rates = given(halves)
+    expected = halves.update_actor(batch, draws, rates) | halves.update_critic(batch, scale, draws, rates)
     update = compiler_for(CPU)(whole.update_both) if compiled else whole.update_both
-    metrics = update(batch, scale, draws, RATES)
+    metrics = update(batch, scale, draws, rates)
     for name, value in expected.items():
         assert metrics[name].item() == pytest.approx(value.item(), abs=1e-5), name
     for part in ("encoder", "actor", "critic", "target"):

@@ -38,6 +38,14 @@ def test_all_environments_redraw_together():
         previous = now
 
 
+def test_noise_is_standard_normal_and_independent_between_environments_and_actions():
+    noise = RepeatedNoise((4, 3), 1, 2.0, torch.Generator().manual_seed(0))
+    draws = torch.stack([noise.next().flatten() for _ in range(20_000)])
+    assert draws.mean(0).abs().max() < 0.04
+    assert (torch.cov(draws.T) - torch.eye(12)).abs().max() < 0.05
+    assert abs((draws.abs() > 2).float().mean() - 0.0455) < 0.003
+
+
 def test_off_means_fresh_noise_every_step():
     noise = RepeatedNoise((1, 4), 1, 2.0, torch.Generator().manual_seed(0))
     assert not torch.equal(noise.next().clone(), noise.next())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
@@ -199,19 +200,26 @@ def test_batch_norm_modes_row_by_row(watched):
 
 def test_target_average_covers_parameters_only(watched):
     learner, batch, _ = watched
-    before = [p.clone() for p in learner.target.parameters()]
-    learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(torch.randn(2, 5, 2), adam_rates(3e-4, 1)))
-    for old, target, online in zip(before, learner.target.parameters(), learner.critic.parameters(), strict=True):
-        assert torch.allclose(target, old + 0.01 * (online - old), atol=1e-7)
-    # Fed the same rows as the critic but with slower weights, its statistics are its own.
-    embed = lambda net: net.backbone.blocks[0].expand_norm.running_mean
-    learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(torch.randn(2, 5, 2), adam_rates(3e-1, 1)))
-    learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(torch.randn(2, 5, 2), adam_rates(3e-1, 1)))
-    assert not torch.allclose(embed(learner.target), embed(learner.critic))
+    given = chance_and_rates(torch.randn(2, 5, 2), adam_rates(3e-4, 1))
+    start = copy.deepcopy(learner.state_dict())
+    learner.update_critic(batch, torch.tensor(1.0), *given)
+    after = copy.deepcopy(learner.target.state_dict())
+    for name, online in learner.critic.named_parameters():
+        old = start["target"][name]
+        assert torch.allclose(after[name], old + 0.01 * (online - old), atol=1e-7), name
+    # Statistics are the target's own: whatever the critic's are, the same update leaves the same target.
+    learner.load_state_dict(start)
+    for statistic in learner.critic.buffers():
+        statistic.fill_(100.0)
+    learner.update_critic(batch, torch.tensor(1.0), *given)
+    assert all(torch.equal(value, after[name]) for name, value in learner.target.state_dict().items())
 
 
 def test_acting_uses_running_statistics(watched):
+    """What the others see makes no difference to an environment's action, and leaves no trace."""
     learner, _, _ = watched
-    obs = torch.randn(4, 3)
-    alone = learner.actor(obs[:1], False)[0]
-    assert torch.allclose(learner.actor(obs, False)[0][:1], alone, atol=1e-6)
+    before = [statistic.clone() for statistic in learner.actor.buffers()]
+    obs, noise = torch.randn(4, 3), torch.randn(4, 2)
+    together = learner.explore({"actor": obs}, noise)
+    assert torch.allclose(together[:2], learner.explore({"actor": obs[:2]}, noise[:2]), atol=1e-6)
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.actor.buffers(), strict=True))

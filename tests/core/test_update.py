@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from flashsac.compiler import compiler_for
 from flashsac.config import AgentConfig
-from flashsac.core.networks import Linear
+from flashsac.core.networks import Linear, cross_batch, separate_batch
 from flashsac.core.optimizer import Adam, adam_rates
 from flashsac.core.update import Learner
 from flashsac.types import Batch
@@ -173,6 +173,23 @@ def assert_same(learner: Learner, plain: PlainFlashSAC, tolerance: float):
     assert abs(learner.log_temperature.item() - plain.log_alpha.item()) < tolerance
 
 
+def test_how_a_learner_begins(make_spec):
+    learner = make_learner(make_spec)
+    assert learner.log_temperature.exp().item() == pytest.approx(0.01)
+    for network in (learner.actor, learner.critic, learner.target):
+        layers = [module for module in network.modules() if isinstance(module, Linear)]
+        assert len(layers) == (7 if network is learner.actor else 6), "embedding, two in each block, and the heads"
+        for layer in layers:
+            rows = layer.weight.norm(dim=-1)
+            assert torch.allclose(rows, torch.ones_like(rows), atol=1e-6)
+    critic, target = learner.critic.state_dict(), learner.target.state_dict()
+    assert critic.keys() == target.keys()
+    for name, value in critic.items():
+        assert torch.equal(value, target[name]), name
+        assert value.data_ptr() != target[name].data_ptr(), "a copy, or both would learn"
+    assert not any(parameter.requires_grad for parameter in learner.target.parameters())
+
+
 @pytest.mark.parametrize(("dtype", "updates", "tolerance"), [(torch.float32, 1, 2e-6), (torch.float64, 20, 1e-6)])
 def test_whole_update_equals_the_plain_implementation(make_spec, dtype, updates, tolerance):
     """One float32 step to float32 accuracy; twenty in float64, where Adam's division by tiny gradients cannot blow up rounding."""
@@ -183,9 +200,10 @@ def test_whole_update_equals_the_plain_implementation(make_spec, dtype, updates,
     for index in range(updates):
         batch = random_batch(generator, dtype)
         noise = torch.randn(2, SIZE, ACTION, generator=generator, dtype=dtype)
+        given = chance_and_rates(noise, adam_rates(3e-4, index // 2 + 1), adam_rates(3e-4, index + 1))
         if index % 2 == 0:
-            learner.update_actor(batch, *chance_and_rates(noise, adam_rates(3e-4, index // 2 + 1)))
-        learner.update_critic(batch, scale, *chance_and_rates(noise, adam_rates(3e-4, index + 1)))
+            learner.update_actor(batch, *given)
+        learner.update_critic(batch, scale, *given)
         plain.update(batch, 2.0, noise, actor_due=index % 2 == 0)
     assert_same(learner, plain, tolerance)
 
@@ -241,9 +259,16 @@ def test_ablations_build_and_learn_something(make_spec, changes):
             learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(noise, rates))["critic_loss"].item()
         )
     assert losses[-1] < 0.9 * losses[0]
-    rows = learner.critic.backbone.embed.weight.norm(dim=-1)
-    assert torch.allclose(rows, torch.ones_like(rows), atol=1e-5) == config.weight_projection
-    assert any("running_mean" in name for name in learner.critic.state_dict()) == config.batch_norm
+    for network in (learner.actor, learner.critic):
+        names, backbone = network.state_dict(), network.backbone
+        assert any("running_mean" in name for name in names) == config.batch_norm
+        assert ("backbone.output_norm.scale" in names) == config.rms_norm
+        assert [block.skip for block in backbone.blocks] == [float(config.residual)] * config.blocks
+        rows = backbone.embed.weight.norm(dim=-1)
+        assert torch.allclose(rows, torch.ones_like(rows), atol=1e-5) == config.weight_projection
+    outputs = 101 if config.value == "categorical" else 1
+    assert learner.critic.head.weight.shape == (config.critics, outputs, 16)
+    assert learner.paired is (cross_batch if config.cross_batch else separate_batch)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -270,6 +295,7 @@ def test_low_precision_learns_what_full_precision_learns(make_spec, dtype):
         curves.append(torch.tensor(losses))
     assert curves[0][-1] < 0.8 * curves[0][0]
     assert torch.allclose(curves[0], curves[1], rtol=0.05)
+    assert not torch.equal(*curves), "nothing was computed in low precision"
 
 
 def test_no_cross_batch_feeds_each_half_alone(make_spec):
