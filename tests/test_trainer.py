@@ -6,13 +6,16 @@ import sys
 import types
 
 import pytest
+import torch
 
 import flashsac
 from flashsac import trainer
 from flashsac.errors import FlashSACError, RunDirectoryError
 from flashsac.logging import MetricsLog, read_metrics
+from flashsac.run import Run
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.registry import make_env
+from tests import toy_envs
 from tests.helpers import TINY
 
 SETTINGS = TINY | dict(steps=400, eval=dict(every=0), log_every=40, quiet=True)
@@ -91,6 +94,19 @@ def test_updates_that_are_owed_survive_a_stop(tmp_path, monkeypatch):
     interrupted += [flashsac.resume(run, quiet=True).interrupted for _ in range(2)]
     assert interrupted == [True, True, False]
     assert rows(run)[-1]["updates"] == 75
+
+
+def test_returns_discounts_and_schedule_are_those_of_the_settings(tmp_path):
+    agent = SETTINGS["agent"] | dict(n_step=3, discount=0.9)
+    result = flashsac.train(toy_envs.make_point, run_dir=str(tmp_path / "run"), **SETTINGS | dict(agent=agent))
+    assert result.row["updates"] == 75
+    assert result.row["learning_rate"] == pytest.approx(1.5e-4, rel=1e-6), "the schedule ends with the run"
+    again = trainer.Trainer(Run.open(result.run_dir), toy_envs.make_point, resume=True, quiet=True)
+    discounts = again.replay.sample(2000, torch.Generator().manual_seed(0)).discount
+    again.close()
+    # Three steps ahead, or one or two where the time limit comes first; it ends nothing for good.
+    assert discounts.unique().tolist() == pytest.approx([0.729, 0.81, 0.9])
+    assert again.agent.reward_scale.discount == 0.9
 
 
 def test_a_directory_with_hidden_files_is_not_ours(tmp_path):
