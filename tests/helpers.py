@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +56,20 @@ def tiny_run(path: Path, task: Any = toy_envs.make_point, **changes: Any) -> Pat
 
 def checkpoint_steps(run: Path) -> list[int]:
     return sorted((int(path.name.split("-")[1]) for path in (run / "checkpoints").glob("step-*")), reverse=True)
+
+
+def lose_newest_checkpoint(run: Path) -> None:
+    """As if the run had been killed before it."""
+    shutil.rmtree(run / "checkpoints" / f"step-{checkpoint_steps(run)[0]:012d}")
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def cli(

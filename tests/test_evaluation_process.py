@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import psutil
@@ -25,19 +24,22 @@ from flashsac.logging import read_metrics
 from flashsac.policy import Policy, make_policy
 from flashsac.sims import engines
 from flashsac.sims.registry import make_env, must_evaluate_apart
-from tests.helpers import ROOT, TINY
+from tests.helpers import ROOT, TINY, environment, wait_until
 
 pytest.importorskip("mujoco")
 
 TASK, CONFIG = "mujoco:Hopper-v4", EnvConfig(num_envs=1, engine="gymnasium")
 
 
-def random_policy(seed: int) -> Policy:
+TELLING = "tests.toy_envs:Telling"
+
+
+def random_policy(seed: int, task: str = TASK) -> Policy:
     torch.manual_seed(seed)
-    spec = make_env(TASK, CONFIG).spec
+    spec = make_env(task, CONFIG).spec
     config = AgentConfig()
     learner = Learner(spec, config, torch.device("cpu"))
-    return make_policy(learner.actor, learner.encoder, TASK, spec, config)
+    return make_policy(learner.actor, learner.encoder, task, spec, config)
 
 
 @pytest.fixture
@@ -45,6 +47,14 @@ def elsewhere():
     evaluator = ProcessEvaluator(TASK, CONFIG, episodes=20, seed=7)
     yield evaluator
     evaluator.close()
+
+
+@pytest.fixture
+def stepped(tmp_path, monkeypatch):
+    """A file that is there as soon as `TELLING` is evaluated, by whichever process."""
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    monkeypatch.setenv("STEPPED", str(tmp_path / "stepped"))
+    return tmp_path / "stepped"
 
 
 def test_scores_equal_those_of_this_process(elsewhere):
@@ -68,11 +78,12 @@ def test_a_child_that_dies_is_an_error_and_not_a_wait(elsewhere):
     assert len(elsewhere.judge(random_policy(0)).returns) == 20, "the next evaluation starts a new child"
 
 
-def test_told_to_stop_it_does_not_wait_for_the_episodes():
-    evaluator = ProcessEvaluator(TASK, CONFIG, episodes=10**6, seed=7)
-    threading.Timer(2.0, evaluator.abandon).start()
+def test_told_to_stop_it_does_not_wait_for_the_episodes(stepped):
+    evaluator, policy = ProcessEvaluator(TELLING, CONFIG, episodes=10**6, seed=7), random_policy(0, TELLING)
+    threading.Thread(target=lambda: (wait_until(stepped.exists, 120), evaluator.abandon())).start()
     with pytest.raises(EvaluationAbandoned):
-        evaluator.judge(random_policy(0))
+        evaluator.judge(policy)
+    assert stepped.exists(), "it was told before it had begun"
     assert evaluator.close() is None, "the child is gone already"
 
 
@@ -114,18 +125,18 @@ def test_the_trainer_uses_it_where_the_engine_allows_one_environment(tmp_path, m
     assert children[0].process.returncode == 0, "the run ended, and so did its child"
 
 
-def test_it_ends_with_a_trainer_that_was_killed():
+def test_it_ends_with_a_trainer_that_was_killed(stepped):
     """Even in the middle of an evaluation: nobody would read the answer, and its memory is wanted by the run that resumes."""
     trainer = subprocess.Popen(
         [
             sys.executable,
             "-c",
             "from flashsac.evaluation_process import ProcessEvaluator\n"
-            "from tests.test_evaluation_process import CONFIG, TASK, random_policy\n"
-            "evaluator = ProcessEvaluator(TASK, CONFIG, episodes=100_000, seed=0)\n"
+            "from tests.test_evaluation_process import CONFIG, TELLING, random_policy\n"
+            "evaluator = ProcessEvaluator(TELLING, CONFIG, episodes=10**6, seed=0)\n"
             "evaluator._child = evaluator._start()\n"
             "print(evaluator._child.process.pid, flush=True)\n"
-            "evaluator.judge(random_policy(0))\n",
+            "evaluator.judge(random_policy(0, TELLING))\n",
         ],
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -133,7 +144,7 @@ def test_it_ends_with_a_trainer_that_was_killed():
     )
     assert trainer.stdout is not None
     child = psutil.Process(int(trainer.stdout.readline()))
-    time.sleep(8.0)  # until it evaluates
+    assert wait_until(stepped.exists, 120), "it never began to evaluate"
     assert child.is_running()
     trainer.kill()
     trainer.wait()

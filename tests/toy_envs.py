@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
@@ -56,6 +59,14 @@ class Breaks(PointEnv):
         self.left -= 1
         if self.left < 0:
             raise ZeroDivisionError("a bug of the environment's own")
+        return super().step(action)
+
+
+class Telling(PointEnv):
+    """Says in a file that it is being stepped, to whoever waits for that in another process."""
+
+    def step(self, action):
+        Path(os.environ["STEPPED"]).touch()
         return super().step(action)
 
 

@@ -21,7 +21,7 @@ from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.check import check_env
 from flashsac.sims.sequential import SequentialVecEnv
 from flashsac.sims.workers import WorkerVecEnv
-from tests.helpers import environment
+from tests.helpers import environment, wait_until
 from tests.sims.worker_envs import DescribedPoint, Faulty, Threads, broken_on_making, cannot_be_made
 
 
@@ -55,15 +55,6 @@ def worker_ids(env) -> list[int]:
 
 def gone(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
-def wait_until(condition, seconds=30.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.mark.parametrize("name", ["PointEnv", "Privileged"])
