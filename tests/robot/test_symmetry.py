@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from flashsac.config import EnvConfig
-from flashsac.robot import g1_spec
+from flashsac.robot import g1_spec, joystick
 from flashsac.robot.joystick import T1_JOINTS
 from flashsac.robot.symmetry import mirror
 from flashsac.sims.registry import make_env
@@ -108,21 +108,69 @@ def test_a_simulator_in_the_mirror(robot):
         assert np.abs(there.qpos - expected).max() < 0.02, "the robots' own left and right differ by millimetres"
 
 
-def test_an_observation_in_the_mirror():
-    """Playground's own: the default pose is its own mirror image, so with no noise and no motion so is what is seen of it."""
+@pytest.mark.parametrize(("robot", "suffix"), [("g1", "_pelvis"), ("t1", "")])
+def test_sensors_in_the_mirror(robot, suffix):
+    """What the mirrored state shows is the mirror image of what the state shows: rotations turn where velocities do not."""
+    model = scene(robot)
+    names = tuple(model.joint(index).name for index in range(1, model.njnt))
+    site, pose = "imu_in_pelvis" if robot == "g1" else "imu", model.keyframe(model.nkey - 1).qpos
+
+    def privileged(data):
+        """In the order of Playground's source, as far as `_TRUE` goes; then the feet."""
+        mujoco.mj_forward(model, data)
+        sensor = lambda name: data.sensor(name).data
+        gravity = data.site(site).xmat.reshape(3, 3).T @ (0.0, 0.0, -1.0)
+        body = [sensor(f"gyro{suffix}"), sensor(f"accelerometer{suffix}"), gravity]
+        body += [sensor(f"local_linvel{suffix}"), sensor(f"global_angvel{suffix}"), data.qpos[7:] - pose[7:]]
+        feet = [sensor(f"{side}_foot_global_linvel") for side in ("left", "right")]
+        return np.concatenate([*body, data.qvel[6:], *feet])
+
+    joints = mirror(("joints",), names, ("left", "right"))
+    whole = mirror((*joystick._TRUE, "feet_polar"), names, ("left", "right"))
+    random, states = np.random.default_rng(0), []
+    for _ in range(3):
+        here, there = mujoco.MjData(model), mujoco.MjData(model)
+        here.qpos[:] = pose
+        here.qpos[2] += 1.0  # the ground would push
+        turned = here.qpos[3:7] + random.normal(scale=0.2, size=4)
+        here.qpos[3:7] = turned / np.linalg.norm(turned)
+        here.qpos[7:] += random.normal(scale=0.1, size=model.nu)
+        here.qvel[:] = random.normal(size=model.nv)
+        there.qpos[:], there.qvel[:] = state_in_a_mirror(joints, here.qpos, here.qvel)
+        here.ctrl[:] = here.qpos[7:]
+        there.ctrl[:] = there.qpos[7:]
+        states.append((privileged(here), privileged(there)))
+    shown, shown_there = (np.stack(rows) for rows in zip(*states, strict=True))
+    assert np.abs(shown[:, :15]).max(0).min() > 0.2, "nothing to turn round"
+    error = np.abs(shown_there - seen(whole, shown))
+    assert error[:, 3:6].max() < 0.02, "accelerations: the robots' own left and right differ by grams"
+    assert np.delete(error, slice(3, 6), 1).max() < 1e-9
+
+
+def test_where_playground_keeps_what_is_mirrored():
+    """Its own, without noise: what the critic sees of the truth is what the actor's sensors show, in another order."""
     pytest.importorskip("envpool")
     options = ("noise_level=0", "push_enable=False")
     env = make_env("playground:G1JoystickFlatTerrain", EnvConfig(num_envs=1, options=options))
     env.reset(0)
-    mirrored = env.spec.mirrors["critic"]
-    step = env.step(torch.zeros(1, env.spec.action_dim))
-    names = {"height": 103 + 15 + 58, "contact": 103 + 15 + 58 + 1 + 29}
-    source, sign = mirrored.source, mirrored.sign
-    assert source[names["height"]] == names["height"]
-    assert sign[names["height"]] == 1.0
-    assert source[names["contact"]] == names["contact"] + 1
-    first, last = env.spec.velocity
-    assert step.final_obs["critic"][0, first:last].tolist() == pytest.approx(
-        step.final_obs["actor"][0, :3].tolist(), abs=1e-5
+    step = env.step(torch.full((1, env.spec.action_dim), 0.3))
+    sensed, truth = step.final_obs["actor"][0], step.final_obs["critic"][0, 103:]
+    velocity, spin, gravity = sensed[:9].split(3)
+    assert torch.allclose(truth[0:3], spin, atol=1e-5)
+    assert torch.allclose(truth[6:9], gravity, atol=1e-5)
+    assert torch.allclose(truth[9:12], velocity, atol=1e-5)
+    assert truth[12:15].norm().item() == pytest.approx(spin.norm().item(), abs=1e-4), (
+        "the same spin, seen from the world"
     )
+    assert env.spec.velocity == (103 + 9, 103 + 12)
+    source, sign = env.spec.mirrors["critic"]
+    # Velocities, accelerations and gravity turn round sideways, rotations in the two other directions.
+    polar, axial = [1, -1, 1], [-1, 1, -1]
+    assert list(sign[:9]) == [*polar, *axial, *polar]
+    assert list(sign[103:118]) == [*axial, *polar, *polar, *polar, *axial]
+    assert list(source[103:118]) == list(range(103, 118))
+    height = 103 + 15 + 58
+    assert (source[height], sign[height]) == (height, 1)
+    contact = height + 1 + 29
+    assert source[contact : contact + 2] == (contact + 1, contact)
     env.close()
