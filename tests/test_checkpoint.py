@@ -15,6 +15,7 @@ import torch
 
 import flashsac
 from flashsac.checkpoint import CheckpointStore, flatten, unflatten
+from flashsac.core.agent import Agent
 from flashsac.errors import CheckpointError
 from flashsac.policy import load_policy
 from flashsac.run import Run
@@ -90,6 +91,26 @@ def test_a_damaged_piece_that_all_checkpoints_need_costs_only_its_transitions(tm
     oldest.write_bytes(b"damaged")
     assert flashsac.resume(run, toy_envs.make_point).step == 400
     assert "part of the replay is damaged" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_a_lost_replay_is_filled_again_before_anything_is_learned(tmp_path, capfd, monkeypatch, overlap):
+    """By the policy, not at random; and the checkpoints written since say so too."""
+    agent = TINY["agent"] | dict(updates_per_transition=0.75)  # some are owed when it stops
+    settings = TINY | dict(agent=agent, env=dict(num_envs=2, overlap=overlap), eval=dict(every=0), checkpoint_every=0)
+    run, act, update = tmp_path / "run", Trainer._act, Agent.update
+    stops, sampled = [300, 380], []
+    monkeypatch.setattr(Trainer, "_act", lambda self: (self.step in stops and self.stop(), act(self))[1])
+    monkeypatch.setattr(Agent, "update", lambda self: (sampled.append(len(self.replay)), update(self))[1])
+    assert flashsac.train("mujoco:Hopper-v4", run_dir=str(run), quiet=True, **settings).step == 302
+    shutil.rmtree(run / "replay")
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: pytest.fail("an action at random"))
+    sampled.clear()
+    assert flashsac.resume(run).step == 382
+    assert not sampled
+    assert "0 transitions are left; learning goes on when there are 100 again" in capfd.readouterr().out
+    assert flashsac.resume(run).step == 600, "nothing was lost now, but there was still too little"
+    assert min(sampled) == 100
 
 
 def test_a_piece_deleted_while_training_is_written_again(tmp_path):

@@ -204,6 +204,8 @@ class Trainer:
             self._compiling = False
 
     def _learn(self) -> None:
+        if not self.agent.warm:
+            return
         self._announce_compiling()
         for _ in range(self.budget.spend()):
             self.metrics |= self.agent.update()
@@ -326,14 +328,16 @@ class Trainer:
             )
         self.store.restore_replay(checkpoint, self.replay)
         self.agent.load_state_dict(state["agent"])
+        self.budget.owed, self.clock.seconds = state["owed"], state["seconds"]
         if checkpoint.lost_until:
             self.replay.lose_before(checkpoint.lost_until)
+            self.budget.owed = 0.0  # for transitions that are gone
+            again = "" if self.agent.warm else f"; learning goes on when there are {self.config.agent.warmup:,} again"
             notes.append(
-                f"warning: part of the replay is damaged and was dropped; {len(self.replay):,} transitions are left"
+                f"warning: part of the replay is damaged and was dropped; {len(self.replay):,} transitions are left{again}"
             )
         self.episodes.load_state_dict(state["episodes"])
         self.metrics = state["metrics"]
-        self.budget.owed, self.clock.seconds = state["owed"], state["seconds"]
         self.best = max(state["best"], self.store.best_score())
         self.step, self._evaluation_due = checkpoint.step, state.get("evaluation_due", False)
         self._watch.begin(self.replay.invalid)

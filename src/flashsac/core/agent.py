@@ -66,13 +66,14 @@ class Agent:
 
     @property
     def warm(self) -> bool:
-        """False while actions are still uniformly random and nothing is learned."""
-        return self.replay.head * self.spec.num_envs >= self.config.warmup and self.replay.ready
+        """False while nothing is learned: at the start, and again after the replay was lost, until there is enough to learn from."""
+        collected = (self.replay.head - self.replay.lost) * self.spec.num_envs
+        return collected >= self.config.warmup and self.replay.ready
 
     @torch.no_grad()
     def act(self, obs: Obs) -> Tensor:
-        """Actions that explore, in [-1, 1], on the simulator's device."""
-        if not self.warm:
+        """Actions that explore, in [-1, 1], on the simulator's device; uniformly random ones before anything was learned."""
+        if not self.warm and not self.updates:
             shape = (self.spec.num_envs, self.spec.action_dim)
             return (2 * torch.rand(shape, generator=self._acting_rng) - 1).to(self.spec.device)
         here = {group: rows.to(self.device).contiguous() for group, rows in obs.items() if group != "critic"}

@@ -138,6 +138,8 @@ class Replay:
         """Final observations stored so far."""
         self.invalid = 0
         """Transitions dropped so far because their outcome is unknown: NaN, Inf, or no final observation."""
+        self.lost = 0
+        """Steps before this one were lost, and not because newer ones took their place; 0 if none ever were."""
 
     def __len__(self) -> int:
         return max(0, self.head - self.tail) * self.num_envs
@@ -187,6 +189,7 @@ class Replay:
     def lose_before(self, step: int) -> None:
         """What came before is damaged."""
         self.tail = max(self.tail, step + self.history)
+        self.lost = step
 
     def _store_finals(self, slot: int, envs: Tensor, rows: Obs) -> None:
         where = self.final_index.device
@@ -238,13 +241,14 @@ class Replay:
 
     def state_dict(self) -> dict:
         newest = {group: ring[self.head % self.slots] for group, ring in self.obs.items()}
-        names = ("head", "tail", "finals", "invalid")
+        names = ("head", "tail", "finals", "invalid", "lost")
         return {name: getattr(self, name) for name in names} | {"newest": newest}
 
     def load_state_dict(self, state: dict) -> None:
         """After the steps were imported. The ring may be larger or smaller than the one that was saved."""
         for name in ("head", "tail", "finals", "invalid"):
             setattr(self, name, state[name])
+        self.lost = state.get("lost", 0)  # not known to the first checkpoints of this format
         for group, ring in self.obs.items():
             ring[self.head % self.slots] = state["newest"][group]
         self._forget()
