@@ -17,7 +17,7 @@ import flashsac
 from flashsac.checkpoint import CheckpointStore, flatten, unflatten
 from flashsac.core.agent import Agent
 from flashsac.errors import CheckpointError
-from flashsac.policy import load_policy
+from flashsac.policy import find_policy, load_policy
 from flashsac.run import Run
 from flashsac.trainer import Trainer
 from tests import toy_envs
@@ -208,7 +208,7 @@ def test_full_disk_loses_nothing(tmp_path, capfd):
     old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
-        with pytest.raises(CheckpointError, match="could not be written.*flashsac resume"):
+        with pytest.raises(CheckpointError, match="could not be written.*flashsac resume") as caught:
             flashsac.train(
                 toy_envs.make_point, run_dir=str(tmp_path / "full"), **TINY | {"steps": 400, "checkpoint_every": 100}
             )
@@ -217,4 +217,11 @@ def test_full_disk_loses_nothing(tmp_path, capfd):
         signal.signal(signal.SIGXFSZ, old_handler)
     assert "Training goes on and will try again" in capfd.readouterr().out
     assert not list((tmp_path / "full" / "checkpoints").glob("*step*"))
+    alone = tmp_path / "full" / "checkpoints" / "policy-000000000400.safetensors"
+    assert f"the policy alone was written to {alone}" in str(caught.value)
+    assert find_policy(tmp_path / "full", "last") == find_policy(tmp_path / "full", 400) == alone
+    assert load_policy(alone).task == "custom:make_point"
+    assert [path.name for path in alone.parent.glob("policy*")] == [alone.name], "only the newest"
+    assert flashsac.resume(tmp_path / "full", toy_envs.make_point, quiet=True).step == 400
+    assert not alone.exists(), "there is a whole checkpoint now"
     assert CheckpointStore(run, "custom:make_point").load()[0].step == 200

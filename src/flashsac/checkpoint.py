@@ -104,6 +104,11 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[st
         raise OSError(errno.ENOSPC if "os error 28" in str(error) else errno.EIO, str(error), str(path)) from error
 
 
+def step_of(path: Path) -> int:
+    """Of a checkpoint's folder, or of a policy that was saved alone."""
+    return int(path.stem.split("-")[1])
+
+
 class ForeignCheckpointError(CheckpointError):
     """Whole, but not ours to load: falling back to an older one would be wrong."""
 
@@ -121,7 +126,8 @@ class CheckpointStore:
     # saving
 
     def save(self, step: int, state: dict[str, Any], replay: Replay, write_policy: Callable[[Path], None]) -> Path:
-        """Save everything; on failure nothing is lost and the error says what to do."""
+        """Save everything; on failure nothing is lost that was saved before, at least the policy is written if it can be, and the
+        error says what to do."""
         final = self.folder / f"step-{step:012d}"
         temporary = self.folder / f".writing-{final.name}"
         try:
@@ -147,13 +153,33 @@ class CheckpointStore:
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             free = shutil.disk_usage(self.folder.parent).free / 2**20
+            alone = self._save_policy_alone(step, write_policy)
             raise CheckpointError(
                 f"the checkpoint at step {step} could not be written to {self.folder} ({error.strerror or error}; {free:.0f} MB are "
-                "free). The earlier checkpoints are untouched. Free some space; a run that has stopped goes on with: "
-                f"flashsac resume {self.folder.parent}"
+                f"free). The earlier checkpoints are untouched{f', and the policy alone was written to {alone}' if alone else ''}. "
+                f"Free some space; a run that has stopped goes on with: flashsac resume {self.folder.parent}"
             ) from error
+        self._delete_policies_alone(until=step)
         self._delete_old()
         return final
+
+    def _save_policy_alone(self, step: int, write_policy: Callable[[Path], None]) -> Path | None:
+        """A replay may be gigabytes too large for a disk that has room for what was learned from it."""
+        temporary, final = self.folder / "policy.writing", self.folder / f"policy-{step:012d}.safetensors"
+        try:
+            write_policy(temporary)
+            temporary.rename(final)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            return None
+        self._delete_policies_alone(until=step - 1)
+        return final
+
+    def _delete_policies_alone(self, until: int) -> None:
+        """Of these steps there is something better now."""
+        for path in self.folder.glob("policy-*.safetensors"):
+            if step_of(path) <= until:
+                path.unlink(missing_ok=True)
 
     def _save_new_pieces(self, replay: Replay) -> None:
         if any(not (self.pieces_folder / piece["file"]).exists() for piece in self._pieces):
@@ -223,7 +249,7 @@ class CheckpointStore:
     def reached(self, steps: int) -> int | None:
         """The step of the newest checkpoint, if it is that far and whole."""
         newest = next(iter(self._paths()), None)
-        if newest is None or int(newest.name.split("-")[1]) < steps:
+        if newest is None or step_of(newest) < steps:
             return None
         try:
             return self._read(newest, forgiving=False).step

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from flashsac.checkpoint import save_tensors
+from flashsac.checkpoint import save_tensors, step_of
 from flashsac.config import AgentConfig, EnvConfig
 from flashsac.core.encoders import Encoder, make_encoder
 from flashsac.core.networks import Actor
@@ -213,13 +213,17 @@ def find_policy(path: Path, checkpoint: str | int | None = None) -> Path:
             raise CheckpointError(f"{path} is one policy already; --checkpoint chooses among those of a run directory.")
         return file
     folder = path if path.name == "checkpoints" else path / "checkpoints"
-    newest = sorted(folder.glob("step-*/policy.safetensors"), reverse=True)
+    by_step = {
+        step_of(file): file for file in folder.glob("policy-*.safetensors")
+    }  # where a whole checkpoint had no room
+    by_step |= {step_of(file.parent): file for file in sorted(folder.glob("step-*/policy.safetensors"), reverse=True)}
+    steps = {str(step): [by_step[step]] for step in sorted(by_step, reverse=True)}
+    newest = [file for (file,) in steps.values()]
     best = [file for file in (folder / "best.safetensors",) if file.exists()]
     if not best + newest:
         raise CheckpointError(
             f"there is no policy in {path}: it is no run directory, or its run has saved no checkpoint yet."
         )
-    steps = {str(int(file.parent.name.split("-")[1])): [file] for file in newest}
     wanted = str(checkpoint).removeprefix("step-").lstrip("0") if checkpoint is not None else None
     found = best + newest if wanted is None else ({"best": best, "last": newest} | steps).get(wanted, [])
     if not found:

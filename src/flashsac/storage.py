@@ -41,11 +41,12 @@ def make_replay(
     fits = needed <= 0.9 * free
     folder = run_dir / "replay-ring"
     shutil.rmtree(folder, ignore_errors=True)  # of the process before; a checkpoint's pieces fill the new one
+    room = shutil.disk_usage(run_dir).free
+    saved = sum(file.stat().st_size for file in run_dir.glob("replay/*"))  # by the run that is resumed
+    to_save = max(0, needed - saved)
     if config.storage == "disk" or (config.storage == "auto" and not fits):
         about += f" on disk in {folder}" + ("" if fits else f", as only {size_text(free)} of memory are free")
-        room = shutil.disk_usage(run_dir).free
-        saved = sum(file.stat().st_size for file in run_dir.glob("replay/*"))  # by the run that is resumed
-        if needed + max(0, needed - saved) > 0.95 * room:
+        if needed + to_save > 0.95 * room:
             raise NotEnoughMemory(
                 f"{about}, and as much again for its checkpoints, but only {size_text(room)} are free there. {advice}."
             )
@@ -59,6 +60,11 @@ def make_replay(
             )
         allocate = lambda _name, shape, kind: torch.zeros(shape, dtype=kind, device=where)
         about += f" in {'memory' if where.type == 'cpu' else where}"
+        if to_save > 0.95 * room:
+            about += (
+                f"\nwarning: its checkpoints take as much again on disk, where only {size_text(room)} are free: the run could not be "
+                f"saved once it is full. Free some space. {advice}."
+            )
     say(about)
     return Replay(spec, capacity, discount=discount, n_step=n_step, obs_dtype=dtype, allocate=allocate)
 
