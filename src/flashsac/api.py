@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
@@ -159,7 +160,7 @@ def _settle(run: Run, task: Any, spec: EnvSpec) -> list[str]:
 
 def _film(run_dir: Path, task: Any, quiet: bool) -> Path | None:
     """A video of the trained policy; a renderer that fails costs a note, never the run."""
-    say = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
+    say = (lambda line: None) if quiet else _print
     say(f"drawing {VIDEO_SECONDS:.0f} s of video (--no-video to skip) ...")
     try:
         return record(find_policy(run_dir), run_dir / "videos" / "final.mp4", task=task, seconds=VIDEO_SECONDS, say=say)
@@ -167,3 +168,8 @@ def _film(run_dir: Path, task: Any, quiet: bool) -> Path | None:
         if not quiet:
             print(f"note: {error}", file=sys.stderr)
         return None
+
+
+def _print(line: str) -> None:
+    with contextlib.suppress(OSError):  # a full disk or a closed terminal costs the line, not the video
+        print(line, flush=True)

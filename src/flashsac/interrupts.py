@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while training."""
+"""Ctrl-C, SIGTERM and a terminal that is closed, while training."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ from typing import Any
 def caught(stop: Callable[[], None]) -> Iterator[None]:
     """The first signal calls `stop`, which ends the run in order; a second one ends it at once."""
     asked = False
+    hangup = getattr(signal, "SIGHUP", None)  # Windows has none
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:  # nohup wants it ignored
+        numbers.append(hangup)
 
-    def handle(_number: int, _frame: Any) -> None:
+    def handle(number: int, _frame: Any) -> None:
         nonlocal asked
-        if asked:
+        if asked and number != hangup:  # a closing terminal may send it twice, by the shell and by the kernel
             raise KeyboardInterrupt
-        asked = True
-        stop()
+        if not asked:
+            asked = True
+            stop()
 
     try:
-        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, handle) for number in numbers}
     except ValueError:  # not in the main thread: the caller's signals are not ours
         before = {}
     try:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import csv
 import math
+import os
 import secrets
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +105,41 @@ def _start_wandb(project: str, run_dir: Path, config: Any) -> Any:
     )
 
 
+class _Stdout:
+    """Standard output without its errors: a full disk, or a reader or terminal that is gone, must not end a run."""
+
+    def __init__(self) -> None:
+        self._file = sys.stdout
+
+    def write(self, text: str) -> int:
+        with self._without_errors():
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._without_errors():
+            self._file.flush()
+
+    @contextlib.contextmanager
+    def _without_errors(self) -> Iterator[None]:
+        with contextlib.suppress(OSError):
+            try:
+                yield
+            except BrokenPipeError:  # it stays broken: whoever else prints in this process must not meet it either
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 class Progress:
     """A live bar with the time left on a terminal, plain lines elsewhere. Everything the user sees while training goes here."""
 
     def __init__(self, total: int, quiet: bool = False):
         from rich.console import Console
 
-        self._console = Console(highlight=False, quiet=quiet, soft_wrap=True)
+        stdout: Any = _Stdout()
+        self._console = Console(file=stdout, highlight=False, quiet=quiet, soft_wrap=True)
         self._total, self._start, self._began, self._quiet = total, 0, time.monotonic(), quiet
         self._said = 0.0
         self._bar: Any = None
@@ -134,8 +164,7 @@ class Progress:
             self._id = self._bar.add_task("", total=self._total, completed=start, note="")
 
     def say(self, text: str) -> None:
-        (self._bar.console if self._bar else self._console).print(text, markup=False)
-        sys.stdout.flush()
+        self._console.print(text, markup=False)
 
     def advance(self, step: int) -> None:
         if self._bar:

@@ -1,0 +1,56 @@
+"""Signals end a run in order, and what nobody reads does not end it at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from flashsac.interrupts import caught
+from tests.helpers import checkpoint_steps, command, environment
+
+QUICK = (
+    "train gym:Pendulum-v1 --preset laptop --steps 300 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 "
+    "--agent.actor-width 8 --compile off --precision fp32 --env.num-envs 2 --eval.every 100 --eval.episodes 2 --no-video --run-dir"
+).split()
+
+
+def test_a_closed_terminal_stops_in_order_however_often_it_says_so():
+    stops: list[int] = []
+    with caught(lambda: stops.append(1)):
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert stops == [1]
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_nohup_is_respected():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with caught(lambda: pytest.fail("stopped")):
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_run_whose_progress_nobody_reads_any_more_goes_on(tmp_path):
+    process = subprocess.Popen(
+        command(*QUICK, str(tmp_path / "run")), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()  # as `| head -1` does
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert checkpoint_steps(tmp_path / "run")[0] == 300
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_run_whose_progress_goes_to_a_full_disk_goes_on(tmp_path):
+    with open("/dev/full", "w") as full:
+        subprocess.run(command(*QUICK, str(tmp_path / "run")), env=environment(), stdout=full, timeout=120)
+    assert checkpoint_steps(tmp_path / "run")[0] == 300
