@@ -16,7 +16,7 @@ LAYERS = [
     ["robot"],
     ["sims"],
     ["settings"],
-    ["compiler", "counters", "storage", "checkpoint"],
+    ["compiler", "counters", "storage", "checkpoint", "best"],
     ["policy", "run"],
     ["evaluation", "evaluation_process", "logging", "video", "interrupts", "simulator_watch"],
     ["deploy"],

@@ -9,17 +9,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from flashsac.best import best_score
 from flashsac.checkpoint import CheckpointStore
 from flashsac.config import EnvConfig, PresetName, TrainConfig, check, to_dict
 from flashsac.errors import FlashSACError
 from flashsac.evaluation import MAX_STEPS
 from flashsac.logging import read_metrics
 from flashsac.policy import find_policy
-from flashsac.run import Run
+from flashsac.run import Result, Run
 from flashsac.settings import configure
 from flashsac.sims.registry import choose_engine, environments_in, is_only_one
 from flashsac.sims.tasks import tasks
-from flashsac.trainer import Result, Trainer
+from flashsac.trainer import Trainer
 from flashsac.types import EnvSpec
 from flashsac.video import record
 
@@ -93,7 +94,7 @@ def resume(run_dir: str | Path, env: Any = None, *, quiet: bool = False) -> Resu
             missing = run.config.video and not (own and env is None)
             video = _film(run.path, run.task if env is None else env, quiet) if missing else None
         row = next(iter(read_metrics(run.path / "metrics.csv")[-1:]), {})
-        return Finished(run.path, step, False, row, store.best_score(), video)
+        return Finished(run.path, step, False, row, best_score(run.path).value, video)
     if env is None and own:
         run.close()
         raise FlashSACError(

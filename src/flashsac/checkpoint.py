@@ -12,7 +12,6 @@ import dataclasses
 import errno
 import hashlib
 import json
-import math
 import os
 import shutil
 import time
@@ -27,6 +26,7 @@ from safetensors.torch import load_file, save_file
 
 from flashsac.core.replay import Replay
 from flashsac.errors import CheckpointError
+from flashsac.types import EnvSpec
 
 FORMAT = 1
 PIECE_BYTES = 256 * 2**20
@@ -206,21 +206,6 @@ class CheckpointStore:
         """Steps from here on have changed since they were saved."""
         self._saved_until = min(self._saved_until, step)
 
-    def save_best(self, step: int, score: float, write_policy: Callable[[Path], None]) -> None:
-        """Keep the policy that evaluated best."""
-        self.folder.mkdir(exist_ok=True)
-        temporary = self.folder / "best.writing"
-        write_policy(temporary)
-        temporary.rename(self.folder / "best.safetensors")
-        (self.folder / "best.json").write_text(json.dumps({"step": step, "return": score}))
-
-    def best_score(self) -> float:
-        """Of the best policy on disk."""
-        try:
-            return float(json.loads((self.folder / "best.json").read_text())["return"])
-        except (OSError, ValueError, KeyError):
-            return -math.inf
-
     def _delete_old(self) -> None:
         paths = self._paths()
         for path in paths[self.keep :]:
@@ -242,19 +227,19 @@ class CheckpointStore:
         return sorted(self.folder.glob("step-*"), reverse=True) if self.folder.exists() else []
 
     @property
-    def empty(self) -> bool:
-        """True if no checkpoint was ever finished."""
-        return not self._paths()
+    def newest(self) -> Path | None:
+        """None if no checkpoint was ever finished."""
+        return next(iter(self._paths()), None)
 
     def reached(self, steps: int) -> int | None:
         """The step of the newest checkpoint, if it is that far and whole."""
-        newest = next(iter(self._paths()), None)
-        if newest is None or step_of(newest) < steps:
+        if self.newest is None or step_of(self.newest) < steps:
             return None
         try:
-            return self._read(newest, forgiving=False).step
+            checkpoint = self._read(self.newest, forgiving=False)
         except CheckpointError:
             return None
+        return checkpoint.step
 
     def load(self) -> tuple[Checkpoint, list[str]]:
         """The newest that is whole, and what was wrong with newer ones, which are put aside."""
@@ -308,6 +293,22 @@ class CheckpointStore:
             replay.import_steps(piece["first"], load_file(self.pieces_folder / piece["file"]))
         self._pieces = list(checkpoint.pieces)
         self._saved_until = max((piece["stop"] for piece in checkpoint.pieces), default=0)
+
+
+def fingerprint(spec: EnvSpec) -> dict[str, Any]:
+    """What must be the same for a checkpoint to make sense."""
+    more: dict[str, Any] = {"pixels": list(spec.pixels.shape)} if spec.pixels else {}
+    more |= {"history": spec.history} if spec.history else {}
+    return {"obs": spec.obs, "action_dim": spec.action_dim, "num_envs": spec.num_envs} | more
+
+
+def check_same(saved: dict[str, Any], spec: EnvSpec) -> None:
+    """Raises unless a checkpoint with this fingerprint was made in such environments."""
+    if saved != fingerprint(spec):
+        raise CheckpointError(
+            f"the checkpoint was made with {saved}, but the environment now has {fingerprint(spec)}. Resume with the same "
+            "environment, or train anew with another --run-dir."
+        )
 
 
 def _fault(path: Path, digest: str) -> str | None:

@@ -11,7 +11,7 @@ from flashsac.arguments import leading, leading_path, leading_task, take_option,
 from flashsac.options import BenchOptions, EvalOptions, PlayOptions, ReportOptions, TrainOptions, whole_number_flags
 
 if TYPE_CHECKING:
-    from flashsac.trainer import Result
+    from flashsac.run import Result
 
 USAGE = """\
 usage: flashsac COMMAND ...

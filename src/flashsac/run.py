@@ -29,6 +29,20 @@ LEFTOVERS = {".lock", ".config.writing"}
 """Files of ours that a run which never began may have left behind."""
 
 
+@dataclasses.dataclass
+class Result:
+    """What a training run came to."""
+
+    run_dir: Path
+    step: int
+    interrupted: bool
+    row: dict[str, float]
+    """The last row of metrics.csv."""
+    best: float
+    """Return of the best evaluation."""
+    video: Path | None = None
+
+
 class Run:
     """A directory that belongs to one training run, locked while open. The lock ends with the process, however it ends."""
 

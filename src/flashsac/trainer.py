@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -13,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flashsac.checkpoint import CheckpointStore
+from flashsac.best import BestPolicy
+from flashsac.checkpoint import CheckpointStore, check_same, fingerprint
 from flashsac.compiler import DTYPES, compiler_for, compiler_missing
 from flashsac.core.agent import Agent
 from flashsac.counters import Clock, EpisodeStats, UpdateBudget, crossed, intervals
@@ -23,26 +23,12 @@ from flashsac.interrupts import caught
 from flashsac.logging import MetricsLog, Progress, read_metrics
 from flashsac.memory import keep_freed_memory
 from flashsac.policy import Policy, make_policy
-from flashsac.run import Run
+from flashsac.run import Result, Run
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.registry import make_env
 from flashsac.simulator_watch import SimulatorWatch
 from flashsac.storage import make_replay
 from flashsac.types import Obs, Step
-
-
-@dataclasses.dataclass
-class Result:
-    """What a training run came to."""
-
-    run_dir: Path
-    step: int
-    interrupted: bool
-    row: dict[str, float]
-    """The last row of metrics.csv."""
-    best: float
-    """Return of the best evaluation."""
-    video: Path | None = None
 
 
 class Closable(Protocol):
@@ -103,7 +89,8 @@ class Trainer:
         self.episodes = EpisodeStats(spec.num_envs)
         self.store = CheckpointStore(run.path, run.task, config.keep_checkpoints)
         self.clock = Clock()
-        self.step, self.best = 0, -math.inf
+        self.best = BestPolicy(run.path, run.task)
+        self.step = 0
         self._watch = SimulatorWatch(config.max_invalid, self.progress.say)
         self.metrics: dict[str, Tensor] = {}
         self.row: dict[str, float] = {}
@@ -111,7 +98,7 @@ class Trainer:
 
         self.obs: Obs
         notes: list[str] = []
-        if resume and not self.store.empty:
+        if resume and self.store.newest:
             notes = self._load()
         else:
             self.obs = self.env.reset(config.seed)
@@ -164,11 +151,11 @@ class Trainer:
                 if crossed(previous, self.step, log_every) or evaluated or last:
                     self._measure(evaluate=bool(evaluated))
                 self.progress.advance(self.step)
-                if crossed(previous, self.step, save_every) and not last:
-                    self._save(fatal=False)
+                if crossed(previous, self.step, save_every) and not last and not self._save(fatal=False):
+                    self.progress.say("Training goes on and will try again.")
                 self._check_simulator(step)
             self._save(fatal=True)
-            return Result(self.run.path, self.step, self._stopped, self.row, self.best)
+            return Result(self.run.path, self.step, self._stopped, self.row, self.best.score.value)
 
     def stop(self) -> None:
         """End after the current step, with everything saved; an evaluation that is running is left to the resumed run."""
@@ -230,14 +217,12 @@ class Trainer:
             except FlashSACError as error:
                 self.progress.say(f"warning: {error}\nTraining goes on; the next evaluation will be tried again.")
                 return {}
-        if scores["eval_return"] > self.best:
-            try:
-                self.store.save_best(self.step, scores["eval_return"], self._save_policy)
-                self.best = scores["eval_return"]
-            except OSError as error:
-                self.progress.say(
-                    f"warning: the best policy so far could not be written ({error.strerror}); training goes on"
-                )
+        try:
+            self.best.offer(self.step, scores, self._save_policy)
+        except OSError as error:
+            self.progress.say(
+                f"warning: the best policy so far could not be written ({error.strerror}); training goes on"
+            )
         return scores
 
     def _write_row(self, rate: float, scores: dict[str, float]) -> None:
@@ -282,14 +267,14 @@ class Trainer:
     def _save(self, *, fatal: bool, with_env: bool = True) -> bool:
         """True if it worked; a failure is a warning, or with `fatal` an error."""
         state = {
-            "spec": self._fingerprint(),
+            "spec": fingerprint(self.env.spec),
             "agent": self.agent.state_dict(),
             "env": self.env.state_dict() if with_env else None,
             "obs": self.obs,
             "episodes": self.episodes.state_dict(),
             "metrics": self.metrics,
             "owed": self.budget.owed,
-            "best": self.best,
+            "best": self.best.score,
             "seconds": self.clock.seconds,
             "evaluation_due": self._evaluation_due,
         }
@@ -298,16 +283,9 @@ class Trainer:
         except CheckpointError as error:
             if fatal:
                 raise
-            self.progress.say(f"warning: {error}\nTraining goes on and will try again.")
+            self.progress.say(f"warning: {error}")
             return False
         return True
-
-    def _fingerprint(self) -> dict[str, Any]:
-        """What must be the same for a checkpoint to make sense here."""
-        spec = self.env.spec
-        more: dict[str, Any] = {"pixels": list(spec.pixels.shape)} if spec.pixels else {}
-        more |= {"history": spec.history} if spec.history else {}
-        return {"obs": spec.obs, "action_dim": spec.action_dim, "num_envs": spec.num_envs} | more
 
     def policy(self) -> Policy:
         """As it stands now: it goes on learning with the agent."""
@@ -321,11 +299,7 @@ class Trainer:
         checkpoint, problems = self.store.load()
         notes = [f"warning: {problem}" for problem in problems]
         state = checkpoint.state
-        if state["spec"] != self._fingerprint():
-            raise CheckpointError(
-                f"the checkpoint was made with {state['spec']}, but the environment now has {self._fingerprint()}. Resume with "
-                "the same environment, or train anew with another --run-dir."
-            )
+        check_same(state["spec"], self.env.spec)
         self.store.restore_replay(checkpoint, self.replay)
         self.agent.load_state_dict(state["agent"])
         self.budget.owed, self.clock.seconds = state["owed"], state["seconds"]
@@ -338,7 +312,7 @@ class Trainer:
             )
         self.episodes.load_state_dict(state["episodes"])
         self.metrics = state["metrics"]
-        self.best = max(state["best"], self.store.best_score())
+        self.best.restore(state["best"])
         self.step, self._evaluation_due = checkpoint.step, state.get("evaluation_due", False)
         self._watch.begin(self.replay.invalid)
         self.row = next(iter(read_metrics(self.run.path / "metrics.csv")[-1:]), {})
