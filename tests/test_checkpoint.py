@@ -16,7 +16,7 @@ import torch
 import flashsac
 from flashsac.checkpoint import CheckpointStore, flatten, unflatten
 from flashsac.core.agent import Agent
-from flashsac.errors import CheckpointError
+from flashsac.errors import CheckpointError, Diverged
 from flashsac.policy import find_policy, load_policy
 from flashsac.run import Run
 from flashsac.trainer import Trainer
@@ -111,6 +111,24 @@ def test_a_lost_replay_is_filled_again_before_anything_is_learned(tmp_path, capf
     assert "0 transitions are left; learning goes on when there are 100 again" in capfd.readouterr().out
     assert flashsac.resume(run).step == 600, "nothing was lost now, but there was still too little"
     assert min(sampled) == 100
+
+
+def test_networks_that_diverged_push_no_good_checkpoint_out(tmp_path):
+    run = tmp_path / "run"
+    settings = TINY | dict(checkpoint_every=100, keep_checkpoints=1, eval=dict(every=0), quiet=True)
+
+    def broken(self):
+        with torch.no_grad():
+            self.learner.critic_parameters[0].fill_(float("nan") if self.updates > 60 else 0.1)
+        self.updates += 1
+        return {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Agent, "update", broken)
+        with pytest.raises(Diverged, match=r"NaN or Inf at step 400.*step-000000000300 is whole: flashsac resume"):
+            flashsac.train(toy_envs.make_point, run_dir=str(run), **settings)
+    assert checkpoint_steps(run) == [300]
+    assert flashsac.resume(run, toy_envs.make_point, quiet=True).step == 600
 
 
 def test_a_piece_deleted_while_training_is_written_again(tmp_path):

@@ -21,6 +21,10 @@ class BadSimulation(FlashSACError):
     """The simulator returned too many NaN or Inf values, or arrays of the wrong shape."""
 
 
+class Diverged(FlashSACError):
+    """The networks hold NaN or Inf."""
+
+
 class NotEnoughMemory(FlashSACError):
     """The replay buffer, or the environments, would not fit."""
 

@@ -17,7 +17,7 @@ from flashsac.checkpoint import CheckpointStore, check_same, fingerprint
 from flashsac.compiler import DTYPES, compiler_for, compiler_missing
 from flashsac.core.agent import Agent
 from flashsac.counters import Clock, EpisodeStats, UpdateBudget, crossed, intervals
-from flashsac.errors import BadSimulation, CheckpointError, EvaluationAbandoned, FlashSACError
+from flashsac.errors import BadSimulation, CheckpointError, Diverged, EvaluationAbandoned, FlashSACError
 from flashsac.evaluation_process import make_evaluator
 from flashsac.interrupts import caught
 from flashsac.logging import MetricsLog, Progress, read_metrics
@@ -252,6 +252,21 @@ class Trainer:
             f"check its time step, gains and action range; then: flashsac resume {self.run.path}"
         )
 
+    def _check_networks(self) -> None:
+        """Before a save, which would push out a checkpoint that is still good, and at no other time: it waits for the device."""
+        if self.agent.learner.finite():
+            return
+        newest = self.store.newest
+        left = (
+            f"{newest.name} is whole: flashsac resume {self.run.path} goes on from it"
+            if newest
+            else "None was saved before"
+        )
+        raise Diverged(
+            f"the networks hold NaN or Inf at step {self.step:,}, so no checkpoint of it is written. {left}. If that does not help: "
+            "train anew with a lower --agent.learning-rate, or --precision fp32."
+        )
+
     # --- saving and loading --------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -266,6 +281,7 @@ class Trainer:
 
     def _save(self, *, fatal: bool, with_env: bool = True) -> bool:
         """True if it worked; a failure is a warning, or with `fatal` an error."""
+        self._check_networks()
         state = {
             "spec": fingerprint(self.env.spec),
             "agent": self.agent.state_dict(),

@@ -158,6 +158,11 @@ class Learner:
                 slow.lerp_(online, self.target_rate)
         return {"critic_loss": loss.detach(), "q": self.value.mean(out.detach()).mean(), "reward": reward.mean()} | more
 
+    def finite(self) -> bool:
+        """False once anything has become NaN or Inf, from which no update leads back. Waits for the device."""
+        tensors = torch.utils._pytree.tree_leaves(self.state_dict())
+        return bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all())
+
     def state_dict(self) -> dict:
         return {name: part.state_dict() for name, part in self._parts()} | {
             "log_temperature": self.log_temperature.detach()
