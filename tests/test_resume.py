@@ -126,6 +126,19 @@ def test_ctrl_c_in_an_evaluation_leaves_it_to_the_resumed_run(tmp_path, monkeypa
     assert_equal_runs(alone, stopped)
 
 
+def test_ctrl_c_in_the_last_step_leaves_the_last_evaluation_to_the_resumed_run(tmp_path, monkeypatch):
+    alone = tiny_run(tmp_path / "alone", env=dict(num_envs=1))
+    act, stopped = Trainer._act, tmp_path / "stopped"
+    monkeypatch.setattr(Trainer, "_act", lambda self: (self.step == 599 and self.stop(), act(self))[1])
+    assert flashsac.train(toy_envs.make_point, run_dir=str(stopped), **TINY | dict(env=dict(num_envs=1))).interrupted
+    assert checkpoint_steps(stopped)[0] == 600
+    result = flashsac.resume(stopped, toy_envs.make_point, quiet=True)
+    assert not result.interrupted
+    assert result.row["step"] == 600
+    assert_equal_runs(alone, stopped)
+    assert isinstance(flashsac.resume(stopped, toy_envs.make_point, quiet=True), flashsac.api.Finished)
+
+
 @pytest.mark.parametrize("task", ["dmc:cartpole-balance", "gym:Pendulum-v1"])
 def test_exact_resume_of_other_simulators(tmp_path, task):
     settings = TINY | dict(steps=300, env=dict(num_envs=1), eval=dict(every=0), log_every=20, quiet=True)

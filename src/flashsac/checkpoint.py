@@ -232,14 +232,14 @@ class CheckpointStore:
         return next(iter(self._paths()), None)
 
     def reached(self, steps: int) -> int | None:
-        """The step of the newest checkpoint, if it is that far and whole."""
+        """The step of the newest checkpoint, if it is that far, whole, and has nothing left to do: not even an evaluation."""
         if self.newest is None or step_of(self.newest) < steps:
             return None
         try:
             checkpoint = self._read(self.newest, forgiving=False)
         except CheckpointError:
             return None
-        return checkpoint.step
+        return None if checkpoint.state.get("evaluation_due") else checkpoint.step
 
     def load(self) -> tuple[Checkpoint, list[str]]:
         """The newest that is whole, and what was wrong with newer ones, which are put aside."""
