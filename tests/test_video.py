@@ -35,6 +35,16 @@ def test_video_shows_something_that_moves(tmp_path, task):
     assert np.abs(frames[0] - frames[-1]).max() > 30, "something moved"
 
 
+def test_a_policy_is_filmed_in_what_it_was_trained_in(tmp_path):
+    run = trained(tmp_path, "playground:Go1JoystickFlatTerrain", blind=True, options=("noise_level=0.5",))
+    assert flashsac.play(run, seconds=0.1) == run / "videos" / "play.mp4"
+    assert record(find_policy(run), tmp_path / "alone.mp4", seconds=0.1).exists(), "the file alone knows what is hidden"
+    config = run / "config.json"
+    config.write_text(config.read_text().replace("noise_level=0.5", "noise_lvl=0.5"))
+    with pytest.raises(RenderError, match="Did you mean noise_level"):
+        flashsac.play(run, seconds=0.1)
+
+
 def test_a_renderer_that_dies_does_not_take_the_caller_with_it(tmp_path, monkeypatch):
     run = trained(tmp_path, "playground:Go1JoystickFlatTerrain")
     # Without any GL library EnvPool's renderer would abort its process.

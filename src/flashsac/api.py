@@ -92,7 +92,7 @@ def resume(run_dir: str | Path, env: Any = None, *, quiet: bool = False) -> Resu
         video: Path | None = run.path / "videos" / "final.mp4"
         if video and not video.exists():
             missing = run.config.video and not (own and env is None)
-            video = _film(run.path, run.task if env is None else env, quiet) if missing else None
+            video = _film(run, run.task if env is None else env, quiet) if missing else None
         row = next(iter(read_metrics(run.path / "metrics.csv")[-1:]), {})
         return Finished(run.path, step, False, row, best_score(run.path).value, video)
     if env is None and own:
@@ -120,7 +120,7 @@ def _run(run: Run, task: Any, *, resume: bool, quiet: bool) -> Result:
         trainer.progress.say(note)
     result = trainer.train()
     if run.config.video and not result.interrupted:
-        result.video = _film(result.run_dir, task, quiet)
+        result.video = _film(run, task, quiet)
     return result
 
 
@@ -159,12 +159,13 @@ def _settle(run: Run, task: Any, spec: EnvSpec) -> list[str]:
     return notes
 
 
-def _film(run_dir: Path, task: Any, quiet: bool) -> Path | None:
+def _film(run: Run, task: Any, quiet: bool) -> Path | None:
     """A video of the trained policy; a renderer that fails costs a note, never the run."""
     say = (lambda line: None) if quiet else _print
     say(f"drawing {VIDEO_SECONDS:.0f} s of video (--no-video to skip) ...")
     try:
-        return record(find_policy(run_dir), run_dir / "videos" / "final.mp4", task=task, seconds=VIDEO_SECONDS, say=say)
+        policy, out = find_policy(run.path), run.path / "videos" / "final.mp4"
+        return record(policy, out, task=task, env=run.config.env, seconds=VIDEO_SECONDS, say=say)
     except Exception as error:  # whatever a user's own environment throws when it is asked to draw
         if not quiet:
             print(f"note: {error}", file=sys.stderr)

@@ -189,7 +189,7 @@ def _play(arguments: list[str]) -> int:
 
     if options.window or (options.window is None and options.out is None and has_display()):
         found = find(str(path), options.task, options.checkpoint)
-        show(found.policy, found.task, seed=options.seed, seconds=options.seconds)
+        show(found.policy, found.task, found.env, seed=options.seed, seconds=options.seconds)
         return 0
     out = play(
         str(path),

@@ -110,7 +110,8 @@ class Policy:
 
     def env_config(self) -> EnvConfig:
         """One environment that shows what this policy wants to see."""
-        config = EnvConfig(num_envs=1, overlap=False, history=self.meta.get("history", 0))
+        blind, history = self.meta.get("blind", False), self.meta.get("history", 0)
+        config = EnvConfig(num_envs=1, overlap=False, history=history, blind=blind)
         if "pixels" not in self.meta:
             return config
         seen, with_state = self.meta["pixels"], bool(self.obs_dim)
@@ -130,8 +131,10 @@ class Policy:
         return torch.tanh(self.actor(features, False)[0]).to(there)
 
 
-def make_policy(actor: Actor, encoder: Encoder, task: str, spec: EnvSpec, config: AgentConfig) -> Policy:
-    """The weights plus what is needed to rebuild the networks around them."""
+def make_policy(
+    actor: Actor, encoder: Encoder, task: str, spec: EnvSpec, config: AgentConfig, *, blind: bool = False
+) -> Policy:
+    """The weights plus what is needed to rebuild the networks around them, and the environment. `blind` as in EnvConfig."""
     meta = {
         "format": FORMAT,
         "task": task,
@@ -140,6 +143,8 @@ def make_policy(actor: Actor, encoder: Encoder, task: str, spec: EnvSpec, config
         "action_high": spec.action_high,
         "network": _network(config),
     }
+    if blind:
+        meta["blind"] = True
     if spec.history:
         meta["history"] = spec.history
         meta["encoder"] = {"context_latent": config.context_latent}

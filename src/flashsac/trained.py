@@ -98,4 +98,5 @@ def play(
     """Film a trained policy; returns the video's path (default: play.mp4 among the run's videos). `env` as in `evaluate`."""
     file = None if out is None else checked_out(Path(out))  # before anything is made
     found = find(run_or_policy, env, checkpoint)
-    return record(found.policy, file or found.videos / "play.mp4", task=found.task, seed=seed, seconds=seconds, say=say)
+    out = file or found.videos / "play.mp4"
+    return record(found.policy, out, task=found.task, env=found.env, seed=seed, seconds=seconds, say=say)

@@ -305,8 +305,9 @@ class Trainer:
 
     def policy(self) -> Policy:
         """As it stands now: it goes on learning with the agent."""
-        learner = self.agent.learner
-        return make_policy(learner.actor, learner.encoder, self.run.task, self.env.spec, self.config.agent)
+        learner, config = self.agent.learner, self.config
+        task, spec, blind = self.run.task, self.env.spec, config.env.blind
+        return make_policy(learner.actor, learner.encoder, task, spec, config.agent, blind=blind)
 
     def _save_policy(self, path: Path) -> None:
         self.policy().save(path)

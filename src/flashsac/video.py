@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from flashsac.config import EnvConfig
 from flashsac.errors import FlashSACError, RenderError
 from flashsac.policy import Policy, load_policy
 from flashsac.sims.gl import GL_HINT
@@ -32,20 +35,34 @@ Say = Callable[[str], None]
 
 
 def record(
-    policy: Policy | Path, out: Path, *, task: Any = None, seed: int = 0, seconds: float = 10.0, say: Say | None = None
+    policy: Policy | Path,
+    out: Path,
+    *,
+    task: Any = None,
+    env: EnvConfig | None = None,
+    seed: int = 0,
+    seconds: float = 10.0,
+    say: Say | None = None,
 ) -> Path:
-    """Write a video of one episode (at most `seconds` of it). Raises RenderError, saying what to install."""
+    """Write a video of one episode (at most `seconds` of it). `env` is what it was trained with, by default what the policy itself
+    knows of it. Raises RenderError, saying what to install."""
     policy = load_policy(policy) if isinstance(policy, Path) else policy
     task = policy.named_task() if task is None else task
+    env = _to_draw(env or policy.env_config())
     say = say or (lambda line: None)
     if isinstance(task, str):
-        _record_apart(policy, task, out, seed, seconds, say)
+        _record_apart(policy, task, env, out, seed, seconds, say)
         return out
     # A user's own object cannot be handed to another process; such environments draw through Gymnasium, which raises.
     try:
-        return record_here(policy, task, out, seed, seconds, say)
+        return record_here(policy, task, env, out, seed, seconds, say)
     except Exception as error:  # whatever a user's own environment throws when it is asked to draw
         raise RenderError(f"no video: {_reason(error)}") from error
+
+
+def _to_draw(env: EnvConfig) -> EnvConfig:
+    """One environment, on whichever engine draws best, unless the settings are those of one engine."""
+    return dataclasses.replace(env, num_envs=1, overlap=False, engine=env.engine if env.options else "auto")
 
 
 def checked_out(out: Path) -> Path:
@@ -60,11 +77,12 @@ def checked_out(out: Path) -> Path:
     return out
 
 
-def _record_apart(policy: Policy, task: str, out: Path, seed: int, seconds: float, say: Say) -> None:
+def _record_apart(policy: Policy, task: str, env: EnvConfig, out: Path, seed: int, seconds: float, say: Say) -> None:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
         file = Path(folder) / "policy.safetensors"
         policy.save(file)
-        command = [sys.executable, "-m", "flashsac.video", str(file), task, str(out), str(seed), str(seconds)]
+        settings = json.dumps(dataclasses.asdict(env))
+        command = [sys.executable, "-m", "flashsac.video", str(file), task, settings, str(out), str(seed), str(seconds)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         timer = threading.Timer(PATIENCE, process.kill)
         timer.start()
@@ -91,11 +109,11 @@ def _record_apart(policy: Policy, task: str, out: Path, seed: int, seconds: floa
     raise RenderError(f"no video of {task}: {reason.rstrip('.')}.{hint}")
 
 
-def record_here(policy: Policy, task: Any, out: Path, seed: int, seconds: float, say: Say) -> Path:
+def record_here(policy: Policy, task: Any, config: EnvConfig, out: Path, seed: int, seconds: float, say: Say) -> Path:
     """The drawing itself, in this process."""
     import imageio.v2 as imageio
 
-    env = make_env(more_like(task), policy.env_config(), render=True)
+    env = make_env(more_like(task), config, render=True)
     writing = out.with_name(f".writing-{out.name}")
     fps, total, said = env.spec.fps, max(1, round(seconds * env.spec.fps)), time.monotonic()
     try:
@@ -128,7 +146,7 @@ def has_display() -> bool:
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) or sys.platform in ("darwin", "win32")
 
 
-def show(policy: Policy, task: Any, *, seed: int, seconds: float) -> None:
+def show(policy: Policy, task: Any, config: EnvConfig, *, seed: int, seconds: float) -> None:
     """Play in a window, at real speed, until the time is up or the window is closed."""
     from matplotlib import pyplot as plt
 
@@ -136,7 +154,7 @@ def show(policy: Policy, task: Any, *, seed: int, seconds: float) -> None:
         raise RenderError(
             "matplotlib found no window toolkit. Install one (apt-get install python3-tk), or use --out FILE."
         )
-    env = make_env(task, policy.env_config(), render=True)
+    env = make_env(task, _to_draw(config), render=True)
     try:
         policy.check_fits(env.spec)
         obs = env.reset(seed)
@@ -166,10 +184,12 @@ def _reason(error: Exception) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    policy_file, task, out, seed, seconds = arguments
+    policy_file, task, settings, out, seed, seconds = arguments
     say = lambda line: print(f"{MARK}{line}", flush=True)
     try:
-        record_here(load_policy(policy_file), task, Path(out), int(seed), float(seconds), say)
+        record_here(
+            load_policy(policy_file), task, EnvConfig(**json.loads(settings)), Path(out), int(seed), float(seconds), say
+        )
     except Exception as error:  # whatever a renderer throws; the caller prints this line
         print(_reason(error), file=sys.stderr)
         return 1
