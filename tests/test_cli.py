@@ -11,6 +11,7 @@ import time
 import pytest
 
 import flashsac
+from flashsac.api import checked_device
 from flashsac.errors import BadSimulation, FlashSACError, NotEnoughMemory, RunDirectoryError
 from flashsac.logging import read_metrics
 from flashsac.run import Run, read_config
@@ -307,6 +308,33 @@ def test_no_gpu():
         pytest.skip("there is a GPU here")
     with pytest.raises(FlashSACError, match="no CUDA device"):
         flashsac.train(toy_envs.make_point, device="cuda", **TINY)
+
+
+def test_devices_that_are_not_there(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [checked_device(name) for name in ("auto", "cpu", "cuda", "cuda:1")] == ["cuda", "cpu", "cuda", "cuda:1"]
+    with pytest.raises(FlashSACError, match="--device cuda:7: the last of the GPUs here is cuda:1"):
+        checked_device("cuda:7")
+    for name in ("gpu", "cuda:x", "cuda:-1", "0"):
+        with pytest.raises(FlashSACError, match=f"--device {name}: there is no such device"):
+            checked_device(name)
+
+
+def test_a_run_begun_on_a_gpu_goes_on_without_one(tmp_path):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    run = tiny_run(tmp_path / "run", task="gym:Pendulum-v1", steps=200, checkpoint_every=100, eval=dict(every=0))
+    shutil.rmtree(run / "checkpoints" / "step-000000000200")
+    config = run / "config.json"
+    config.write_text(config.read_text().replace('"device": "cpu"', '"device": "cuda"'))
+    assert "no CUDA device. Use --device cpu (also to resume" in fails("resume", str(run))
+    cli("resume", str(run), "--device", "cpu")
+    assert checkpoint_steps(run)[0] == 200
 
 
 def test_without_a_compiler_it_says_so_and_runs(tmp_path, capfd, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,13 +35,7 @@ def resolve(task: Any, config: TrainConfig) -> TrainConfig:
 
     from flashsac.compiler import fastest_precision
 
-    device = config.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise FlashSACError(
-            f"--device {device}: this PyTorch sees no CUDA device. Use --device cpu, or install a CUDA build of torch."
-        )
+    device = checked_device(config.device)
     precision = config.precision
     if precision == "auto":
         precision = fastest_precision(torch.device(device))
@@ -48,6 +43,27 @@ def resolve(task: Any, config: TrainConfig) -> TrainConfig:
     if isinstance(task, str) and task in tasks():
         env = dataclasses.replace(env, engine=choose_engine(tasks()[task], env))
     return dataclasses.replace(config, device=device, env=env, precision=precision)
+
+
+def checked_device(device: str) -> str:
+    """What "auto" comes to on this machine; refuses what it does not have."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
+    if match is None:
+        raise FlashSACError(
+            f"--device {device}: there is no such device. Use auto, cpu, cuda, or cuda:1 for the second GPU."
+        )
+    if device != "cpu" and not torch.cuda.is_available():
+        raise FlashSACError(
+            f"--device {device}: this PyTorch sees no CUDA device. Use --device cpu (also to resume a run that was begun on a GPU), "
+            "or install a CUDA build of torch."
+        )
+    if int(match[1] or 0) >= max(1, torch.cuda.device_count()):
+        raise FlashSACError(f"--device {device}: the last of the GPUs here is cuda:{torch.cuda.device_count() - 1}.")
+    return device
 
 
 def train(
@@ -80,8 +96,9 @@ def train(
     return _run(Run.create(name, config), task, resume=False, quiet=quiet)
 
 
-def resume(run_dir: str | Path, env: Any = None, *, quiet: bool = False) -> Result:
-    """Go on with an interrupted run. `env` is needed only if the run was started from Python with an environment of your own."""
+def resume(run_dir: str | Path, env: Any = None, *, device: str | None = None, quiet: bool = False) -> Result:
+    """Go on with an interrupted run. `env` is needed only if the run was started from Python with an environment of your own, `device`
+    only if it is not to be the run's."""
     run = Run.open(run_dir)
     own = run.task.startswith("custom:")
     store = CheckpointStore(run.path, run.task)
@@ -89,10 +106,10 @@ def resume(run_dir: str | Path, env: Any = None, *, quiet: bool = False) -> Resu
         run.close()
         if not quiet:
             print(f"{run_dir} is finished: step {step:,} of {run.config.steps:,}. There is nothing left to train.")
-        video: Path | None = run.path / "videos" / "final.mp4"
-        if video and not video.exists():
-            missing = run.config.video and not (own and env is None)
-            video = _film(run, run.task if env is None else env, quiet) if missing else None
+        film = run.path / "videos" / "final.mp4"
+        video = film if film.exists() else None
+        if video is None and run.config.video and not (own and env is None):
+            video = _film(run, run.task if env is None else env, quiet)
         row = next(iter(read_metrics(run.path / "metrics.csv")[-1:]), {})
         return Finished(run.path, step, False, row, best_score(run.path).value, video)
     if env is None and own:
@@ -100,6 +117,11 @@ def resume(run_dir: str | Path, env: Any = None, *, quiet: bool = False) -> Resu
         raise FlashSACError(
             f"{run_dir} was trained on an environment of your own ({run.task}); hand it over again: flashsac.resume(run_dir, env)."
         )
+    try:
+        run.config = dataclasses.replace(run.config, device=checked_device(device or run.config.device))
+    except FlashSACError:
+        run.close()
+        raise
     return _run(run, run.task if env is None else env, resume=True, quiet=quiet)
 
 

@@ -19,7 +19,7 @@ usage: flashsac COMMAND ...
 FlashSAC: fast, stable off-policy reinforcement learning for robots.
 
   train TASK [--preset NAME] [...]   train a robot          flashsac train mujoco:HalfCheetah-v4 --preset laptop
-  resume RUN                         go on with a run       flashsac resume runs/cheetah
+  resume RUN [--device NAME]         go on with a run       flashsac resume runs/cheetah
   eval RUN [--episodes N]            measure a policy       flashsac eval runs/cheetah
   play RUN [--out FILE]              watch it               flashsac play runs/cheetah
   report RUN ... --out DIR           draw learning curves   flashsac report runs --out curves
@@ -112,10 +112,12 @@ def _resume(arguments: list[str]) -> int:
     from flashsac.errors import FlashSACError
 
     if arguments in (["-h"], ["--help"]):
-        print("usage: flashsac resume RUN\n")
+        print("usage: flashsac resume RUN [--device NAME]\n")
         print("Goes on with an interrupted run from its last checkpoint, with the settings it was begun with.")
+        print("--device cpu, cuda, cuda:1, ...: where it goes on, if not on the device it was begun on.")
         return 0
-    run_dir, rest = leading(arguments)
+    device, rest = take_option(arguments, "--device")
+    run_dir, rest = leading(rest)
     if run_dir is None:
         raise FlashSACError("which run? usage: flashsac resume RUN")
     if rest:
@@ -124,7 +126,7 @@ def _resume(arguments: list[str]) -> int:
             "its steps, and resumed it must come to the same as if it had never stopped. For other settings or more steps begin a new "
             "run: flashsac train TASK ... --run-dir ANOTHER"
         )
-    return _finish(api.resume(run_dir))
+    return _finish(api.resume(run_dir, device=device))
 
 
 def _finish(result: Result) -> int:
