@@ -49,6 +49,23 @@ def test_import_is_lazy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_deploy_starts_with_what_a_robot_has():
+    """Of all the packages that training needs, onnxruntime, numpy and tyro."""
+    missing = (
+        "torch psutil safetensors filelock gymnasium rich tensorboard matplotlib imageio mujoco envpool onnx".split()
+    )
+    code = (
+        "import sys\nclass Missing:\n    def find_spec(name, *_):\n"
+        f"        if name.split('.')[0] in {missing!r}: raise ModuleNotFoundError(name=name)\n"
+        "sys.meta_path.insert(0, Missing)\n"
+        "from flashsac.cli import main\n"
+        "print(main(['deploy', 'no_such_file.onnx']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "1", done.stderr
+    assert "no_such_file.onnx" in done.stderr
+
+
 def test_train_eval_play_report_list(tmp_path):
     run = tmp_path / "run"
     out = cli("train", "gym:Pendulum-v1", *QUICK, "--run-dir", str(run)).stdout

@@ -7,28 +7,45 @@ import os
 import sys
 from pathlib import Path
 
-import psutil
-
-CGROUP = "/sys/fs/cgroup"
-"""Where Linux says what a container may take."""
+CGROUP, OWN_GROUPS = "/sys/fs/cgroup", "/proc/self/cgroup"
+"""Where Linux says what a container may take, and in which we are."""
+_V2 = ("memory.max", "memory.current", "inactive_file")
+_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+"""Names of the limit, of what is used, and, in memory.stat, of files in the cache."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """From glibc's malloc.h: how much may lie free at the end of the heap, and from which size on a block is mapped by itself."""
 
 
 def available_memory() -> int:
-    """What this process may still take: the machine's memory, or less in a container."""
-    available = psutil.virtual_memory().available
+    """What this process may still take: the machine's memory, or less in a container or a batch job."""
+    import psutil  # not above: a robot that runs `flashsac deploy` need not have it
+
+    return min([psutil.virtual_memory().available, *_left_in_groups()])
+
+
+def _left_in_groups() -> list[int]:
+    """What may still be taken in our control group and in each one around it, where there is a limit."""
     try:
-        limit, used, details = (
-            Path(CGROUP, f"memory.{name}").read_text().strip() for name in ("max", "current", "stat")
-        )
-        if limit == "max":
-            return available
-        # Files that were read or written count as used, but are dropped as soon as anybody wants the memory.
-        cached = int(dict(line.split() for line in details.splitlines())["inactive_file"])
-        return min(available, int(limit) - int(used) + cached)
-    except (OSError, ValueError, KeyError):
-        return available
+        memberships = [line.split(":", 2) for line in Path(OWN_GROUPS).read_text().splitlines()]
+    except OSError:
+        return []
+    left = []
+    for _, controllers, path in memberships:
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root, (limit, used, cached) = (Path(CGROUP, "memory"), _V1) if controllers else (Path(CGROUP), _V2)
+        # A path that leads out of our name space shows nothing; what can be seen from inside lies at the root.
+        parts = () if ".." in path else Path(path.lstrip("/")).parts
+        for depth in range(len(parts) + 1):
+            folder = root.joinpath(*parts[:depth])
+            try:
+                details = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                most, now = (int((folder / name).read_text()) for name in (limit, used))
+                # Files that were read or written count as used, but are dropped as soon as anybody wants the memory.
+                left.append(most - now + int(details[cached]))
+            except (OSError, ValueError, KeyError):  # not there, or "max": no limit
+                continue
+    return left
 
 
 def keep_freed_memory() -> None:

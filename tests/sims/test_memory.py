@@ -59,13 +59,45 @@ def test_simulators_with_processes_of_their_own_are_counted_too(monkeypatch, tas
         check_memory(tasks()[task], config, device)
 
 
-def test_a_containers_cached_files_are_not_counted_as_used(monkeypatch, tmp_path):
+@pytest.fixture
+def groups(monkeypatch, tmp_path):
+    """Says in which control groups we are, and what one of them may take, has taken, and of that can give back."""
     monkeypatch.setattr(memory, "CGROUP", str(tmp_path))
-    for name, text in (("max", "1000000"), ("current", "900000"), ("stat", "anon 300000\ninactive_file 500000\n")):
-        (tmp_path / f"memory.{name}").write_text(text)
+    monkeypatch.setattr(memory, "OWN_GROUPS", str(tmp_path / "own"))
+
+    def limit(folder: str, most: str, used: int, cached: int, own: str = "", version: int = 2) -> None:
+        (tmp_path / "own").write_text(own or (tmp_path / "own").read_text())
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        names = ("max", "current") if version == 2 else ("limit_in_bytes", "usage_in_bytes")
+        stat = f"anon 300000\n{'total_' if version == 1 else ''}inactive_file {cached}"
+        for name, text in zip((*names, "stat"), (most, str(used), stat), strict=True):
+            (tmp_path / folder / f"memory.{name}").write_text(text + "\n")
+
+    return limit
+
+
+def test_a_containers_cached_files_are_not_counted_as_used(groups):
+    groups("", "1000000", 900_000, 500_000, own="0::/\n")
     assert memory.available_memory() == 1_000_000 - 900_000 + 500_000
-    (tmp_path / "memory.max").write_text("max")
+    groups("", "max", 900_000, 500_000)
     assert memory.available_memory() > 10**7
+
+
+def test_the_smallest_limit_on_the_way_to_the_root_counts(groups):
+    """Of a batch job or a service: a group within groups, of which any may be limited."""
+    groups("system.slice/job-7/step-0", "max", 10, 0, own="1:name=systemd:/x\n0::/system.slice/job-7/step-0\n")
+    groups("system.slice/job-7", "1000000", 900_000, 0)
+    groups("system.slice", "5000000", 900_000, 0)
+    assert memory.available_memory() == 100_000
+    groups("somebody.elses", "10", 0, 0)
+    assert memory.available_memory() == 100_000
+
+
+def test_limits_of_the_first_version_count_too(groups):
+    own = "5:cpu,cpuacct:/job\n4:memory:/job\n"
+    groups("memory/job", "1000000", 900_000, 50_000, own=own, version=1)
+    groups("memory", "9223372036854771712", 0, 0, version=1)  # what it calls unlimited
+    assert memory.available_memory() == 150_000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
