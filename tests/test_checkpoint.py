@@ -76,6 +76,15 @@ def test_a_damaged_checkpoint_is_recognised_and_the_one_before_it_used(tmp_path)
         store.load()
 
 
+def test_a_checkpoint_that_is_damaged_again_is_put_aside_again(tmp_path):
+    run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=100)
+    for _ in range(2):
+        (run / "checkpoints" / "step-000000000200" / "state.safetensors").write_bytes(b"")
+        assert flashsac.resume(run, toy_envs.make_point, quiet=True).step == 200
+    names = sorted(path.name for path in (run / "checkpoints").glob("damaged-*"))
+    assert names == ["damaged-step-000000000200", "damaged-step-000000000200-2"]
+
+
 def test_a_single_flipped_bit_is_noticed(tmp_path):
     run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=100)
     state = run / "checkpoints" / "step-000000000200" / "state.safetensors"

@@ -84,6 +84,37 @@ def test_a_policy_says_what_it_is_and_refuses_nan(run):
         policy(np.array([0.0, np.nan]))
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda meta: meta.pop("obs_dim"), "does not understand .KeyError: 'obs_dim'"),
+        (lambda meta: meta["network"].update(depth=3), "does not understand .TypeError"),
+        (lambda meta: meta.update(action_low=None), "does not understand .TypeError"),
+        (
+            lambda meta: meta["network"].update(width=10**7),
+            "not hold the weights",
+        ),  # of which one layer takes 1.6 petabytes
+    ],
+)
+def test_headers_that_do_not_fit_are_refused(run, tmp_path, change, problem):
+    policy = flashsac.load_policy(run)
+    change(policy.meta)
+    policy.save(tmp_path / "changed.safetensors")
+    with pytest.raises(CheckpointError, match=problem):
+        flashsac.load_policy(tmp_path / "changed.safetensors")
+
+
+def test_a_policy_may_be_saved_over_the_file_it_came_from(run, tmp_path):
+    file = tmp_path / "policy.safetensors"
+    flashsac.load_policy(run).save(file)
+    policy, obs = flashsac.load_policy(file), np.ones(2)
+    before = policy(obs)
+    file.write_bytes(b"")
+    assert np.array_equal(policy(obs), before)
+    policy.save(file)
+    assert np.array_equal(flashsac.load_policy(file)(obs), before)
+
+
 def test_every_episode_is_there_where_the_environment_decides_how_many_run_at_once(run):
     from flashsac.config import EnvConfig
     from flashsac.sims.registry import make_env

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -102,6 +103,12 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[st
         _sync(path)
     except SafetensorError as error:
         raise OSError(errno.ENOSPC if "os error 28" in str(error) else errno.EIO, str(error), str(path)) from error
+
+
+def free_name(path: Path) -> Path:
+    """The path itself, or with -2, -3, ... behind it if something lies there."""
+    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(found for found in itertools.chain([path], numbered) if not found.exists())
 
 
 def step_of(path: Path) -> int:
@@ -256,7 +263,7 @@ class CheckpointStore:
                     damaged.append(path)
                     continue
                 for other in damaged:
-                    other.rename(other.with_name(f"damaged-{other.name}"))
+                    other.rename(free_name(other.with_name(f"damaged-{other.name}")))
                 return checkpoint, problems
         detail = "; ".join(problems) if problems else "it holds none"
         raise CheckpointError(f"no usable checkpoint in {self.folder}: {detail}. Train anew with another --run-dir.")

@@ -192,20 +192,33 @@ def load_policy(path: str | Path, checkpoint: str | int | None = None) -> Policy
 
 def policy_from(meta: dict[str, Any], tensors: dict[str, Tensor], source: str | Path) -> Policy:
     """The network that `meta` describes, with these weights."""
+    try:
+        with torch.device("meta"):  # without memory, until it is known that the weights are as many as the header says
+            policy = Policy(*_networks(meta), meta)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{source} has a header that this version does not understand ({type(error).__name__}: {error}). It is damaged, or "
+            "another version of flashsac wrote it."
+        ) from error
+    both = torch.nn.ModuleDict({"encoder": policy.encoder, "actor": policy.actor})
+    # Copies: those that come from a file are the file itself, as long as it stays as it is.
+    weights = {
+        name if name.startswith("encoder.") else f"actor.{name}": x.float().clone() for name, x in tensors.items()
+    }
+    try:
+        both.load_state_dict(weights, assign=True)
+    except RuntimeError as error:
+        raise CheckpointError(f"{source} does not hold the weights its header describes ({error}).") from error
+    return policy
+
+
+def _networks(meta: dict[str, Any]) -> tuple[Actor, Encoder]:
     numbers = {"actor": meta["obs_dim"]} if meta["obs_dim"] else {}
     low, high = tuple(meta["action_low"]), tuple(meta["action_high"])
     pixels = Pixels(**meta["pixels"]) if "pixels" in meta else None
     spec = EnvSpec(1, numbers, len(low), low, high, None, pixels=pixels, history=meta.get("history", 0))
     encoder = make_encoder(spec, AgentConfig(**meta.get("encoder", {})), torch.float32)
-    actor = Actor(encoder.widths[0], spec.action_dim, **meta["network"])
-    both = torch.nn.ModuleDict({"encoder": encoder, "actor": actor})
-    try:
-        both.load_state_dict(
-            {name if name.startswith("encoder.") else f"actor.{name}": x for name, x in tensors.items()}
-        )
-    except RuntimeError as error:
-        raise CheckpointError(f"{source} does not hold the weights its header describes ({error}).") from error
-    return Policy(actor, encoder, meta)
+    return Actor(encoder.widths[0], spec.action_dim, **meta["network"]), encoder
 
 
 def find_policy(path: Path, checkpoint: str | int | None = None) -> Path:
