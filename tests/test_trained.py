@@ -115,6 +115,15 @@ def test_a_policy_may_be_saved_over_the_file_it_came_from(run, tmp_path):
     assert np.array_equal(flashsac.load_policy(file)(obs), before)
 
 
+def test_other_action_bounds_are_refused(run):
+    with pytest.raises(
+        CheckpointError, match=r"highest actions are \[1.0, 1.0\], but the environment now has \[2.0, 2.0\]"
+    ):
+        flashsac.evaluate(run, lambda: toy_envs.PointEnv(high=2.0), episodes=1)
+    rounded = flashsac.evaluate(run, lambda: toy_envs.PointEnv(high=1.0000002), episodes=1)
+    assert len(rounded.returns) == 1
+
+
 def test_every_episode_is_there_where_the_environment_decides_how_many_run_at_once(run):
     from flashsac.config import EnvConfig
     from flashsac.sims.registry import make_env

@@ -107,6 +107,14 @@ class Policy:
                 f"this policy for {self.task} takes {saw} and gives {actions} actions, but the environment now shows {sees} and takes "
                 f"{spec.action_dim}. The simulator's version has changed since training, or an --env setting."
             )
+        for name, now in (("action_low", spec.action_low), ("action_high", spec.action_high)):
+            bound, same = name.removeprefix("action_"), np.isclose(self.meta[name], now, rtol=1e-4, atol=1e-6)
+            if not (same | ~np.isfinite(self.meta[name]) | ~np.isfinite(now)).all():
+                raise CheckpointError(
+                    f"this policy for {self.task} was trained where the {bound}est actions are {list(self.meta[name])}, but the "
+                    f"environment now has {list(now)}: its actions would mean something else there. Use the version or the settings "
+                    "it was trained with."
+                )
 
     def env_config(self) -> EnvConfig:
         """One environment that shows what this policy wants to see."""
