@@ -81,6 +81,23 @@ def test_runs_that_are_left_out_are_named(tmp_path):
     assert said == [f"left out: {tmp_path / 'runs' / 'not'}, which has not been evaluated"]
 
 
+def test_names_with_dots_and_slashes_and_runs_with_nothing_in_common(tmp_path):
+    """gym:ALE/Pong-v5.1, as Gymnasium allows; one run stopped before the other's first evaluation."""
+    for seed, steps in enumerate([(10, 20), (30, 40)]):
+        run = tmp_path / "runs" / str(seed)
+        run.mkdir(parents=True)
+        (run / "config.json").write_text(json.dumps({"task": "gym:ALE/Pong-v5.1", "config": {"seed": seed}}))
+        rows = [f"{step},{seed}.5,{step}\n" for step in steps]
+        (run / "metrics.csv").write_text("step,eval_return,seconds\n" + "".join(rows))
+    said: list[str] = []
+    table, picture = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", say=said.append)
+    assert (table.name, picture.name) == ("gym-ALE-Pong-v5.1.csv", "gym-ALE-Pong-v5.1.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with table.open(newline="") as file:
+        assert {row["kind"] for row in csv.DictReader(file)} == {"seed"}
+    assert "no mean of flashsac on gym:ALE/Pong-v5.1 over environment steps" in said[0]
+
+
 def test_nothing_to_report(tmp_path):
     with pytest.raises(FlashSACError, match="no runs"):
         report({"flashsac": [tmp_path]}, tmp_path / "out")

@@ -92,12 +92,13 @@ def read_curve(run: Path) -> Curve | None:
 
 
 def band(curves: list[Curve], axis: str, points: int = 50) -> Band:
-    """Mean and 95% bootstrap interval over seeds, on a grid that every run covers."""
+    """Mean and 95% bootstrap interval over seeds, on a grid that every run covers; empty where the runs have nothing in common."""
     xs = [getattr(curve, axis) for curve in curves]
     if all(np.array_equal(x, xs[0]) for x in xs):
         grid = xs[0]
     else:
-        grid = np.linspace(max(x[0] for x in xs), min(x[-1] for x in xs), points)
+        start, end = max(x[0] for x in xs), min(x[-1] for x in xs)
+        grid = np.linspace(start, end, points if start <= end else 0)
     values = np.stack([np.interp(grid, x, curve.value) for x, curve in zip(xs, curves, strict=True)])
     picks = np.random.default_rng(0).integers(len(curves), size=(BOOTSTRAPS, len(curves)))
     low, high = np.percentile(values[picks].mean(1), [2.5, 97.5], axis=0)
@@ -156,11 +157,15 @@ def report(
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for task, named in sorted(by_task.items()):
-        stem = out / task.replace(":", "-")
+        for name, curves in named.items():
+            for axis, label in AXES.items():
+                if not len(band(curves, axis).x):
+                    say(f"no mean of {name} on {task} over {label}: one run's evaluations end before another's begin")
+        stem = task.replace(":", "-").replace("/", "-")
         others = read_published(published, task) if published else {}
         written += [
-            _write_csv(stem.with_suffix(".csv"), task, named),
-            _draw(stem.with_suffix(".png"), task, named, others),
+            _write_csv(out / f"{stem}.csv", task, named),
+            _draw(out / f"{stem}.png", task, named, others),
         ]
     return written
 
@@ -192,7 +197,7 @@ def _draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str
         end = 0.0
         for i, (name, curves) in enumerate(named.items()):
             line = band(curves, axis)
-            end = max(end, line.x[-1])
+            end = max([end, *line.x])
             for curve in curves:
                 panel.plot(getattr(curve, axis), curve.value, color=f"C{i}", alpha=0.25, linewidth=0.8)
             many = f"{name}, {line.seeds} seed{'s' if line.seeds > 1 else ''}"
