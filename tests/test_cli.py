@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import flashsac
@@ -304,6 +305,31 @@ def test_wrong_choices_from_python():
         FlashSACError, match=r"--compile must be one of on, off, not True.*--replay.storage must be one of auto"
     ):
         flashsac.train(toy_envs.make_point, **TINY | {"compile": True, "replay": {"storage": "tape"}})
+
+
+def test_numbers_and_paths_as_python_has_them(tmp_path):
+    settings = TINY | dict(steps=2e2, eval=dict(every=np.int64(100), episodes=2), run_dir=tmp_path / "run")
+    flashsac.train(toy_envs.make_point, quiet=True, **settings)
+    config = read_config(tmp_path / "run")[1]
+    assert (config.steps, config.eval.every) == (200, 100)
+    assert isinstance(config.steps, int)
+    for setting, problem in (("steps", "--steps"), ("log_every", "--log-every")):
+        with pytest.raises(FlashSACError, match=f"{problem} must be a whole number, not 2.5"):
+            flashsac.train(toy_envs.make_point, **TINY | {setting: 2.5})
+    negative = dict(log_every=-1, checkpoint_every=-1, eval=dict(every=-1))
+    with pytest.raises(FlashSACError, match=r"--log-every must be at least 0, not -1; --checkpoint.*; --eval.every"):
+        flashsac.train(toy_envs.make_point, **TINY | negative)
+
+
+def test_jobs_of_the_same_second_get_a_directory_each(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("flashsac.run.time.strftime", lambda _: "now")
+    runs = [Run.create("gym:Pendulum-v1", flashsac.TrainConfig()) for _ in range(3)]
+    assert [run.path.name for run in runs] == ["now-seed0", "now-seed0-2", "now-seed0-3"]
+    for run in runs:
+        run.close()
+        run.discard()
+    assert not list(tmp_path.glob("runs/*"))
 
 
 def test_misspelt_settings_from_python():

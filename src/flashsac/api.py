@@ -12,7 +12,7 @@ from typing import Any
 
 from flashsac.best import best_score
 from flashsac.checkpoint import CheckpointStore
-from flashsac.config import EnvConfig, PresetName, TrainConfig, check, to_dict
+from flashsac.config import EnvConfig, PresetName, TrainConfig, check, plain, to_dict
 from flashsac.errors import FlashSACError
 from flashsac.evaluation import MAX_STEPS
 from flashsac.logging import read_metrics
@@ -30,6 +30,7 @@ VIDEO_SECONDS = 10.0
 
 def resolve(task: Any, config: TrainConfig) -> TrainConfig:
     """Replace every "auto" by what it comes to on this machine, so that the run's config says what was done."""
+    config = plain(config)
     check(config)
     import torch
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
+import os
 import typing
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from flashsac.errors import FlashSACError
 
@@ -175,6 +177,26 @@ class TrainConfig:
     eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
 
 
+Settings = TypeVar("Settings")
+
+
+def plain(config: Settings, prefix: str = "--") -> Settings:
+    """Settings from Python as the command line would have read them: 2e4 steps as a whole number, a path as text."""
+    changes: dict[str, Any] = {}
+    for name, kind in typing.get_type_hints(type(config)).items():
+        value, flag = getattr(config, name), prefix + name.replace("_", "-")
+        if dataclasses.is_dataclass(value):
+            changes[name] = plain(value, f"{flag}.")
+        elif isinstance(value, os.PathLike):
+            changes[name] = os.fspath(value)
+        elif kind in (int, int | None) and value is not None:
+            try:
+                changes[name] = operator.index(int(value) if isinstance(value, float) and value.is_integer() else value)
+            except TypeError as error:
+                raise FlashSACError(f"{flag} must be a whole number, not {value!r}.") from error
+    return dataclasses.replace(config, **changes)  # type: ignore[type-var]
+
+
 def check(config: TrainConfig) -> None:
     """Refuse numbers that cannot work, before anything is made with them."""
     agent, problems = config.agent, []
@@ -214,10 +236,14 @@ def check(config: TrainConfig) -> None:
             f"--steps {config.steps:,} end before learning begins, after --agent.warmup {agent.warmup:,} random ones: take more "
             "steps, or warm up less"
         )
-    if config.env.history < 0:
-        problems.append(f"--env.history must be at least 0, not {config.env.history}")
-    if agent.image_shift < 0:
-        problems.append(f"--agent.image-shift must be at least 0, not {agent.image_shift}")
+    at_least_zero = {
+        "--log-every": config.log_every,
+        "--checkpoint-every": config.checkpoint_every,
+        "--eval.every": config.eval.every,
+        "--env.history": config.env.history,
+        "--agent.image-shift": agent.image_shift,
+    }
+    problems += [f"{name} must be at least 0, not {value}" for name, value in at_least_zero.items() if (value or 0) < 0]
     if not 0 <= agent.discount < 1:
         problems.append(f"--agent.discount must lie in [0, 1), not {agent.discount:g}")
     problems += _wrong_choices(config, "--")

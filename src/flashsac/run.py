@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
@@ -59,7 +60,7 @@ class Run:
     @classmethod
     def create(cls, task: str, config: TrainConfig) -> Run:
         """A new run; refuses a directory that already holds one."""
-        path = Path(config.run_dir) if config.run_dir else _default_path(task, config.seed)
+        path = Path(config.run_dir) if config.run_dir else _make_default(task, config.seed)
         if (path / "config.json").exists():
             raise RunDirectoryError(
                 f"{path} already holds a run. Continue it with: flashsac resume {path} (from Python: flashsac.resume), or choose "
@@ -120,8 +121,18 @@ def _read(path: str | Path, pick: Callable[[dict], tuple[str, Any]]) -> tuple[st
         ) from error
 
 
-def _default_path(task: str, seed: int) -> Path:
-    return Path("runs") / task.replace(":", "-").replace("/", "-") / f"{time.strftime('%Y%m%d-%H%M%S')}-seed{seed}"
+def _make_default(task: str, seed: int) -> Path:
+    """A new directory; jobs that begin in the same second get one each."""
+    first = Path("runs") / task.replace(":", "-").replace("/", "-") / f"{time.strftime('%Y%m%d-%H%M%S')}-seed{seed}"
+    for path in itertools.chain([first], (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))):
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RunDirectoryError(f"{path} cannot be made ({error.strerror}). Choose another --run-dir.") from error
+        break
+    return path
 
 
 def version(package: str) -> str | None:
