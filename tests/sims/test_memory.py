@@ -43,6 +43,8 @@ def test_the_number_that_fits(monkeypatch):
     [
         ("maniskill:PullCube-v1", EnvConfig(num_envs=1024), "cpu", 32),  # a process each, 280 MB
         ("maniskill:PullCube-v1", EnvConfig(num_envs=1024), "cuda", None),
+        ("maniskill:PullCube-v1", EnvConfig(num_envs=1024), "auto", None),  # which may come to a GPU
+        ("dmc-vision:walker-run", EnvConfig(num_envs=1024), "auto", 22),
         ("dmc-vision:walker-run", EnvConfig(num_envs=1024), "cpu", 22),
         ("dmc-vision:walker-run", EnvConfig(num_envs=1024), "cuda", 22),  # drawing is done by processes all the same
         ("dmc-vision:walker-run", EnvConfig(num_envs=1024, overlap=False), "cpu", None),

@@ -104,7 +104,9 @@ def _megabytes_each(task: Task, config: EnvConfig, device: str) -> float:
     if engine == "pixels" and not config.overlap:
         return 0.0  # all in this process
     if ENGINES[engine].worker_megabytes is not None:
-        return 0.0 if device.startswith("cuda") and engine != "pixels" else ENGINES[engine].worker_megabytes or 0.0
+        # Nobody has looked yet what "auto" comes to; when the environments are made, it is known, and this is asked again.
+        maybe_on_gpu = device == "auto" or device.startswith("cuda")
+        return 0.0 if maybe_on_gpu and engine != "pixels" else ENGINES[engine].worker_megabytes or 0.0
     if engine not in ON_CPU:
         return 0.0
     return UNMEASURED_MEGABYTES.get(task.suite, 20.0) if task.megabytes is None else task.megabytes
