@@ -20,7 +20,7 @@ from flashsac.policy import find_policy
 from flashsac.run import Result, Run
 from flashsac.settings import configure
 from flashsac.sims.registry import choose_engine, environments_in, is_only_one
-from flashsac.sims.tasks import tasks
+from flashsac.sims.tasks import suite_of, tasks
 from flashsac.trainer import Trainer
 from flashsac.types import EnvSpec
 from flashsac.video import record
@@ -83,6 +83,7 @@ def train(
             "flashsac.configure(task, preset, ...) makes one, dataclasses.replace changes one."
         )
     config = resolve(task, config if config is not None else configure(task, preset, **overrides))
+    _check_engine(task, config.env)
     name = task if isinstance(task, str) else f"custom:{getattr(task, '__name__', type(task).__name__)}"
     if not isinstance(task, str) and not callable(task):
         config = dataclasses.replace(config, env=dataclasses.replace(config.env, num_envs=environments_in(task)))
@@ -95,6 +96,22 @@ def train(
                 file=sys.stderr,
             )
     return _run(Run.create(name, config), task, resume=False, quiet=quiet)
+
+
+def _check_engine(task: Any, env: EnvConfig) -> None:
+    """Only of tasks that we know there are several engines, with settings of their own."""
+    if isinstance(task, str) and task in tasks():
+        return
+    gym = isinstance(task, str) and suite_of(task) == "gym"
+    if env.options:
+        raise FlashSACError(
+            "--env.options are for EnvPool's tasks; this environment is "
+            + ("Gymnasium's." if gym else "your own: set what you want in the function that makes it.")
+        )
+    if env.engine not in ("auto", *(["gymnasium"] if gym else [])):
+        raise FlashSACError(
+            f"--env.engine {env.engine}: this environment comes without a choice of engines. Leave it away."
+        )
 
 
 def resume(run_dir: str | Path, env: Any = None, *, device: str | None = None, quiet: bool = False) -> Result:

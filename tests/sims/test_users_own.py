@@ -93,6 +93,18 @@ def test_training_without_a_time_limit_says_where_evaluation_cuts(tmp_path, capf
     assert "evaluation cuts" not in capfd.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "task", [toy_envs.make_point, toy_envs.PointEnv(), "tests.toy_envs:make_point", "gym:Unheard-v0"]
+)
+def test_settings_that_only_our_tasks_have_are_refused(tmp_path, task):
+    settings = TINY | dict(run_dir=str(tmp_path / "run"))
+    with pytest.raises(FlashSACError, match="--env.options are for EnvPool's tasks"):
+        flashsac.train(task, **settings | dict(env=dict(num_envs=1, options=("gravity=1",))))
+    with pytest.raises(FlashSACError, match="--env.engine envpool: .* without a choice of engines"):
+        flashsac.train(task, **settings | dict(env=dict(num_envs=1, engine="envpool")))
+    assert not (tmp_path / "run").exists()
+
+
 def test_missing_packages_are_named_with_their_install_lines(monkeypatch):
     monkeypatch.setattr(registry.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"not installed \(myosuite or envpool\).*a virtual environment of its own"):
