@@ -16,6 +16,7 @@ from flashsac.api import checked_device
 from flashsac.errors import BadSimulation, FlashSACError, NotEnoughMemory, RunDirectoryError
 from flashsac.logging import read_metrics
 from flashsac.run import Run, read_config
+from flashsac.trainer import Trainer
 from tests import toy_envs
 from tests.helpers import TINY, blocks, checkpoint_steps, cli, tiny_run
 
@@ -291,10 +292,15 @@ def test_replay_on_the_device_gives_the_same_run(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_replay_on_disk_gives_the_same_run(tmp_path, dtype):
+def test_replay_on_disk_gives_the_same_run_and_is_gone_afterwards(tmp_path, monkeypatch, dtype):
+    close, sizes = Trainer.close, []
+    sizes_now = lambda trainer: sum(file.stat().st_size for file in trainer.run.path.glob("replay-ring/*"))
+    monkeypatch.setattr(Trainer, "close", lambda self: (sizes.append(sizes_now(self)), close(self))[1])
     ram = tiny_run(tmp_path / "ram", replay=dict(capacity=500, obs_dtype=dtype))
     disk = tiny_run(tmp_path / "disk", replay=dict(capacity=500, storage="disk", obs_dtype=dtype))
-    assert sum(file.stat().st_size for file in (disk / "replay-ring").iterdir()) > 500 * (2 * 2 + 2 * 4)
+    assert sizes[0] == 0
+    assert sizes[1] > 500 * (2 * 2 + 2 * 4)
+    assert not (disk / "replay-ring").exists()
     q = [[row.get("q") for row in read_metrics(run / "metrics.csv")] for run in (ram, disk)]
     assert q[0] == q[1]
     assert q[0][-1] is not None

@@ -47,6 +47,10 @@ def test_compiled_code_is_kept_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     compiler.compiler_for(CPU)
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ, "nowhere to write: torch's own place"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    compiler.compiler_for(CPU)
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ, "made by somebody else"
 
 
 def test_nothing_imports_the_compiler_before_its_cache_is_chosen(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import types
 from typing import Any
@@ -17,6 +18,15 @@ from flashsac.storage import make_replay
 def options(tmp_path) -> dict[str, Any]:
     device = torch.device("cpu")
     return dict(steps=2000, discount=0.99, n_step=1, run_dir=tmp_path, device=device)
+
+
+def test_main_memory_is_main_memory_also_beside_a_simulator_on_a_gpu(make_spec, options):
+    spec = dataclasses.replace(make_spec(), device=torch.device("meta"))  # stands for a GPU
+    devices = {}
+    for storage in ("ram", "auto"):
+        replay = make_replay(spec, ReplayConfig(capacity=2000, storage=storage), say=print, **options)
+        devices[storage] = replay.reward.device.type
+    assert devices == {"ram": "cpu", "auto": "meta"}
 
 
 def test_a_disk_too_small_for_the_checkpoints_of_a_replay_in_memory_is_named(make_spec, options, monkeypatch):

@@ -146,6 +146,37 @@ def test_metrics_of_an_older_version_are_kept(tmp_path):
     ]
 
 
+def test_a_log_that_fails_is_left_out_and_the_others_go_on(tmp_path, monkeypatch):
+    class Down:
+        def log(self, row, step):
+            raise RuntimeError("no network")
+
+        def finish(self):
+            raise RuntimeError("no network")
+
+    module = types.ModuleType("wandb")
+    module.init = lambda **settings: Down()
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    said: list[str] = []
+    tries: list[tuple] = []
+
+    def full(*scalar):
+        tries.append(scalar)
+        raise OSError("no space")
+
+    log = MetricsLog(tmp_path, wandb_project="robots", say=said.append)
+    monkeypatch.setattr(log._tensorboard, "add_scalar", full)
+    for step in (100, 200):
+        log.write({"step": step, "return": 1.5})
+    log.close()
+    assert [row["step"] for row in read_metrics(tmp_path / "metrics.csv")] == [100, 200]
+    assert len(tries) == 1
+    assert said == [
+        "warning: nothing more is logged to TensorBoard (no space); training goes on, metrics.csv has it all",
+        "warning: nothing more is logged to W&B (no network); training goes on, metrics.csv has it all",
+    ]
+
+
 def test_wandb_runs_go_on_under_one_id(tmp_path, monkeypatch):
     """A stand-in for the package, which wants an account: every start of a run must name the same id."""
     started = []

@@ -30,7 +30,8 @@ def compiler_for(device: torch.device) -> Compiler:
         with contextlib.suppress(OSError, RuntimeError):  # no home, or not ours to write to: torch's own place will do
             cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashsac", "compiled")
             cache.mkdir(parents=True, exist_ok=True)
-            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
+            if os.access(cache, os.W_OK):  # it may be there and still be somebody else's
+                os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
     import torch._dynamo  # takes the variable as it stands now
 
     torch._dynamo.config.trace_autograd_ops = True

@@ -9,7 +9,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,21 @@ TIMINGS = ("seconds", "steps_per_second")
 
 
 class MetricsLog:
-    """Appends rows to metrics.csv and the same numbers to TensorBoard and W&B. Resuming drops what came after `resume_step`."""
+    """Appends rows to metrics.csv and the same numbers to TensorBoard and W&B. Resuming drops what came after `resume_step`.
+
+    What cannot be written is said by `say`, and ends nothing.
+    """
 
     def __init__(
-        self, run_dir: Path, *, resume_step: int | None = None, wandb_project: str | None = None, config: Any = None
+        self,
+        run_dir: Path,
+        *,
+        resume_step: int | None = None,
+        wandb_project: str | None = None,
+        config: Any = None,
+        say: Callable[[str], None] = print,
     ):
+        self._say = say
         self._path = run_dir / "metrics.csv"
         kept = [] if resume_step is None else [row for row in read_metrics(self._path) if row["step"] <= resume_step]
         temporary = self._path.with_suffix(".writing")
@@ -45,27 +55,41 @@ class MetricsLog:
 
         purge = None if resume_step is None else resume_step + 1
         self._tensorboard = SummaryWriter(str(run_dir / "tensorboard"), purge_step=purge)
-        self._wandb = None
+        self._ends: list[Callable[[], Any]] = [self._file.close, self._tensorboard.close]
+        self._copies: dict[str, Callable[[dict[str, float]], Any]] = {"TensorBoard": self._to_tensorboard}
+        """Who gets the same numbers, and how. One that fails is left out from then on."""
         if wandb_project:
-            self._wandb = _start_wandb(wandb_project, run_dir, config)
+            wandb = _start_wandb(wandb_project, run_dir, config)
+            self._copies["W&B"] = lambda row: wandb.log(row, step=int(row["step"]))
+            self._ends.append(wandb.finish)
 
     def write(self, row: dict[str, float]) -> None:
-        self._writer.writerow([_text(row.get(column)) for column in COLUMNS])
-        self._file.flush()
-        step = int(row["step"])
+        try:
+            self._writer.writerow([_text(row.get(column)) for column in COLUMNS])
+            self._file.flush()
+        except OSError as error:  # tried again with the next row: there may be room by then
+            self._say(f"warning: a row of metrics could not be written ({error.strerror}); training goes on")
+        for name, send in list(self._copies.items()):
+            try:
+                send(row)
+            except (
+                Exception
+            ) as error:  # a writer's dead thread, a service that is down: whatever it is, metrics.csv has the numbers
+                del self._copies[name]
+                self._say(
+                    f"warning: nothing more is logged to {name} ({error}); training goes on, metrics.csv has it all"
+                )
+
+    def _to_tensorboard(self, row: dict[str, float]) -> None:
         for name, value in row.items():
             if name != "step" and value is not None:
                 group = "eval" if name.startswith("eval_") else "train"
-                self._tensorboard.add_scalar(f"{group}/{name}", value, step)
-        if self._wandb is not None:
-            self._wandb.log(row, step=step)
+                self._tensorboard.add_scalar(f"{group}/{name}", value, int(row["step"]))
 
     def close(self) -> None:
-        for file in (self._file, self._tensorboard):
-            with contextlib.suppress(OSError):  # a full disk must not hide the error that ended the run
-                file.close()
-        if self._wandb is not None:
-            self._wandb.finish()
+        for end in self._ends:
+            with contextlib.suppress(Exception):  # a full disk must not hide the error that ended the run
+                end()
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:

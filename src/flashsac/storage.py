@@ -16,6 +16,7 @@ from flashsac.errors import NotEnoughMemory
 from flashsac.memory import available_memory, size_text
 from flashsac.types import EnvSpec
 
+RING = "replay-ring"
 _ADVICE = "Take a smaller --replay.capacity"
 
 
@@ -36,11 +37,11 @@ def make_replay(
     needed = layout_bytes(layout(spec, capacity, n_step, dtype))
     about = f"replay: {capacity:,} transitions, {size_text(needed)}"
     advice = _ADVICE if spec.pixels else f"{_ADVICE}, or --replay.obs-dtype float16 (half the size)"
-    where = device if config.storage == "device" else spec.device
+    where = {"device": device, "ram": torch.device("cpu")}.get(config.storage, spec.device)
     free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else available_memory()
     fits = needed <= 0.9 * free
-    folder = run_dir / "replay-ring"
-    shutil.rmtree(folder, ignore_errors=True)  # of the process before; a checkpoint's pieces fill the new one
+    folder = run_dir / RING
+    remove_ring(run_dir)  # of a process that was killed; a checkpoint's pieces fill the new one
     room = shutil.disk_usage(run_dir).free
     saved = sum(file.stat().st_size for file in run_dir.glob("replay/*"))  # by the run that is resumed
     to_save = max(0, needed - saved)
@@ -67,6 +68,11 @@ def make_replay(
             )
     say(about)
     return Replay(spec, capacity, discount=discount, n_step=n_step, obs_dtype=dtype, allocate=allocate)
+
+
+def remove_ring(run_dir: Path) -> None:
+    """The files of a replay on disk, once nobody needs them: a checkpoint has pieces of its own."""
+    shutil.rmtree(run_dir / RING, ignore_errors=True)
 
 
 def _memory_map(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -27,7 +27,7 @@ from flashsac.run import Result, Run
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.registry import make_env
 from flashsac.simulator_watch import SimulatorWatch
-from flashsac.storage import make_replay
+from flashsac.storage import make_replay, remove_ring
 from flashsac.types import Obs, Step
 
 
@@ -61,6 +61,7 @@ class Trainer:
         self.evaluator = self._open(make_evaluator(task, config)) if intervals(config)[1] else None
         spec = self.env.spec
         agent_config = config.agent
+        self._opened.callback(remove_ring, run.path)
         self.replay = make_replay(
             spec,
             config.replay,
@@ -110,6 +111,7 @@ class Trainer:
                 resume_step=self.step if resume else None,
                 wandb_project=config.wandb,
                 config=dataclasses.asdict(config),
+                say=self.progress.say,
             )
         )
         for line in [*notes, *([problem] if problem else [])]:
@@ -236,10 +238,7 @@ class Trainer:
             "steps_per_second": rate,
         }
         self.row = row
-        try:
-            self.log.write(row)
-        except OSError as error:
-            self.progress.say(f"warning: a row of metrics could not be written ({error.strerror}); training goes on")
+        self.log.write(row)
         self.progress.row(row)
 
     def _check_simulator(self, step: Step) -> None:
