@@ -13,6 +13,7 @@ import pytest
 
 import flashsac
 from flashsac.api import checked_device
+from flashsac.cli import main
 from flashsac.errors import BadSimulation, FlashSACError, NotEnoughMemory, RunDirectoryError
 from flashsac.logging import read_metrics
 from flashsac.run import Run, read_config
@@ -232,6 +233,26 @@ def test_small_questions(tmp_path):
     run = tiny_run(tmp_path / "run", steps=120)
     with pytest.raises(FlashSACError, match="at least 1"):
         flashsac.train(toy_envs.make_point, run_dir=str(run), **TINY | {"eval": dict(episodes=0)})
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            OSError(28, "No space left"),
+            "error: [Errno 28] No space left. Is the disk full, or the directory not yours to write to?",
+        ),
+        (ConnectionResetError(104, "reset by peer"), "error: [Errno 104] reset by peer"),
+        (KeyboardInterrupt(), "stopped at once"),
+    ],
+)
+def test_what_ends_a_command_is_said_as_it_is(monkeypatch, capsys, error, said):
+    def fail(arguments):
+        raise error
+
+    monkeypatch.setattr("flashsac.cli._eval", fail)
+    assert main(["eval", "run"]) in (1, 130)
+    assert capsys.readouterr().err == f"{said}\n"
 
 
 def test_no_run_directory(tmp_path):

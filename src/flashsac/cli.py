@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import sys
 from pathlib import Path
@@ -63,10 +64,13 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.close()
         return 141
     except OSError as error:
-        print(f"error: {error}. Is the disk full, or the directory not yours to write to?", file=sys.stderr)
+        about_disk = error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS)
+        hint = ". Is the disk full, or the directory not yours to write to?" if about_disk else ""
+        print(f"error: {error}{hint}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped at once; the last checkpoint is whole", file=sys.stderr)
+        training = arguments[0] in ("train", "resume")
+        print(f"stopped at once{'; the last checkpoint is whole' if training else ''}", file=sys.stderr)
         return 130
 
 

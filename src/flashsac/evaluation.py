@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -43,12 +44,11 @@ class Evaluator:
         if episodes < 1:
             raise FlashSACError(f"--episodes must be at least 1, not {episodes}.")
         self.episodes, self.seed, self._abandoned = episodes, seed, False
-        num_envs = -(-episodes // -(-episodes // min(episodes, MAX_PARALLEL)))
+        num_envs = math.ceil(episodes / math.ceil(episodes / MAX_PARALLEL))
         # Nobody learns meanwhile, so environments need no processes of their own.
         self.env = make_env(task, dataclasses.replace(config, num_envs=num_envs, overlap=False), device=device)
-        self.quota = -(
-            -episodes // self.env.spec.num_envs
-        )  # an environment of the user's own may decide how many there are
+        # By how many there are, which an environment of the user's own may decide by itself.
+        self.quota = math.ceil(episodes / self.env.spec.num_envs)
 
     def judge(self, policy: Policy) -> Evaluation:
         return self.run(policy.act)

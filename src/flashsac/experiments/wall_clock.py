@@ -25,7 +25,8 @@ def wall_clock(task: str, preset: PresetName, seconds: float, *, compiled: bool 
         config = configure(
             task,
             preset,
-            steps=10**6,
+            steps=10**9,  # more than anybody measures
+            log_every=5000,
             agent={"warmup": 1000},
             replay={"capacity": 20_000 if preset == "vision" else 100_000},
             eval={"every": 0},
