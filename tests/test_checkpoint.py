@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import flashsac
+from flashsac.best import best_score
 from flashsac.checkpoint import CheckpointStore, flatten, unflatten
 from flashsac.core.agent import Agent
 from flashsac.errors import CheckpointError, Diverged
@@ -122,22 +123,45 @@ def test_a_lost_replay_is_filled_again_before_anything_is_learned(tmp_path, capf
     assert min(sampled) == 100
 
 
-def test_networks_that_diverged_push_no_good_checkpoint_out(tmp_path):
-    run = tmp_path / "run"
-    settings = TINY | dict(checkpoint_every=100, keep_checkpoints=1, eval=dict(every=0), quiet=True)
+@pytest.fixture
+def diverging(monkeypatch):
+    """Networks that turn into NaN after sixty updates; nothing is learned from then on, unless somebody goes on."""
+    update = Agent.update
 
-    def broken(self):
-        with torch.no_grad():
-            self.learner.critic_parameters[0].fill_(float("nan") if self.updates > 60 else 0.1)
+    def broken(self, go_on=False):
+        if self.updates < 60 or go_on:
+            return update(self)
+        for parameter in (*self.learner.actor_parameters, *self.learner.critic_parameters):
+            parameter.data.fill_(float("nan"))
         self.updates += 1
         return {}
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Agent, "update", broken)
-        with pytest.raises(Diverged, match=r"NaN or Inf at step 400.*step-000000000300 is whole: flashsac resume"):
-            flashsac.train(toy_envs.make_point, run_dir=str(run), **settings)
-    assert checkpoint_steps(run) == [300]
-    assert flashsac.resume(run, toy_envs.make_point, quiet=True).step == 600
+    monkeypatch.setattr(Agent, "update", broken)
+    return broken
+
+
+def test_networks_that_diverged_push_no_good_checkpoint_out(tmp_path, monkeypatch, diverging):
+    settings = TINY | dict(checkpoint_every=100, keep_checkpoints=1, eval=dict(every=0), max_invalid=1.0, quiet=True)
+    with pytest.raises(Diverged, match=r"NaN or Inf at step 400.*step-000000000300 is whole: flashsac resume"):
+        flashsac.train(toy_envs.make_point, run_dir=str(tmp_path), **settings)
+    assert checkpoint_steps(tmp_path) == [300]
+    monkeypatch.undo()
+    assert flashsac.resume(tmp_path, toy_envs.make_point, quiet=True).step == 600
+
+
+def test_networks_that_diverged_are_not_the_best(tmp_path, diverging):
+    """Every step costs something here, and NaN ends an episode with the first."""
+    settings = TINY | dict(checkpoint_every=0, eval=dict(every=50, episodes=2), quiet=True)
+    with pytest.raises(Diverged, match="NaN or Inf at step 350.*None was saved before"):
+        flashsac.train(toy_envs.make_point, run_dir=str(tmp_path), **settings)
+    assert best_score(tmp_path).value < 0
+    assert np.isfinite(load_policy(tmp_path)(np.zeros(2))).all()
+
+
+def test_an_update_that_fails_because_of_nan_says_so(tmp_path, monkeypatch, diverging):
+    monkeypatch.setattr(Agent, "update", lambda self: diverging(self, go_on=self.updates > 60))
+    with pytest.raises(Diverged, match="NaN or Inf at step 3"):
+        flashsac.train(toy_envs.make_point, run_dir=str(tmp_path), quiet=True, **TINY | dict(eval=dict(every=0)))
 
 
 def test_a_piece_deleted_while_training_is_written_again(tmp_path):

@@ -196,8 +196,12 @@ class Trainer:
         if not self.agent.warm:
             return
         self._announce_compiling()
-        for _ in range(self.budget.spend()):
-            self.metrics |= self.agent.update()
+        try:
+            for _ in range(self.budget.spend()):
+                self.metrics |= self.agent.update()
+        except RuntimeError:  # where NaN stands for a place among the atoms, there is no such place
+            self._check_networks()
+            raise
 
     def _measure(self, *, evaluate: bool) -> None:
         """A row of metrics; where its evaluation was left for later, later."""
@@ -252,7 +256,7 @@ class Trainer:
         )
 
     def _check_networks(self) -> None:
-        """Before a save, which would push out a checkpoint that is still good, and at no other time: it waits for the device."""
+        """Before a save, which would push out a checkpoint that is still good, and not at every step: it waits for the device."""
         if self.agent.learner.finite():
             return
         newest = self.store.newest
@@ -309,6 +313,7 @@ class Trainer:
         return make_policy(learner.actor, learner.encoder, task, spec, config.agent, blind=blind)
 
     def _save_policy(self, path: Path) -> None:
+        self._check_networks()  # an episode that NaN ends at once may well have the best return of all
         self.policy().save(path)
 
     def _load(self) -> list[str]:
