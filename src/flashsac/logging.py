@@ -72,9 +72,7 @@ class MetricsLog:
         for name, send in list(self._copies.items()):
             try:
                 send(row)
-            except (
-                Exception
-            ) as error:  # a writer's dead thread, a service that is down: whatever it is, metrics.csv has the numbers
+            except Exception as error:  # a writer's dead thread, a service that is down
                 del self._copies[name]
                 self._say(
                     f"warning: nothing more is logged to {name} ({error}); training goes on, metrics.csv has it all"

@@ -239,9 +239,8 @@ def find_policy(path: Path, checkpoint: str | int | None = None) -> Path:
             raise CheckpointError(f"{path} is one policy already; --checkpoint chooses among those of a run directory.")
         return file
     folder = path if path.name == "checkpoints" else path / "checkpoints"
-    by_step = {
-        step_of(file): file for file in folder.glob("policy-*.safetensors")
-    }  # where a whole checkpoint had no room
+    # Policies alone are there where a whole checkpoint had no room.
+    by_step = {step_of(file): file for file in folder.glob("policy-*.safetensors")}
     by_step |= {step_of(file.parent): file for file in sorted(folder.glob("step-*/policy.safetensors"), reverse=True)}
     steps = {str(step): [by_step[step]] for step in sorted(by_step, reverse=True)}
     newest = [file for (file,) in steps.values()]
