@@ -8,6 +8,7 @@ earlier=$1
 out=$(realpath -m "${2:-runs/precision}")
 export OMP_NUM_THREADS=1
 settings="--preset laptop --steps 40000 --agent.critic-width 64 --agent.actor-width 32 --eval.every 4000 --no-video"
+native=$(.venv/bin/python -c "import torch; from flashsac.compiler import fastest_precision; print(fastest_precision(torch.device('cpu')))")
 before=$(mktemp -d)
 git worktree add --quiet --detach "$before" "$earlier"
 trap 'git worktree remove --force "$before"' EXIT
@@ -16,7 +17,13 @@ for task in mujoco:HalfCheetah-v4 mujoco:Hopper-v4; do
         for variant in fp32 bf16 before; do
             case $variant in
                 fp32) run="env .venv/bin/flashsac" extra="--precision fp32" ;;
-                bf16) run="env .venv/bin/python benchmarks/rounded_products.py" extra="--precision fp32" ;;
+                bf16)
+                    if [ "$native" = bf16 ]; then
+                        run="env .venv/bin/flashsac" extra="--precision bf16"
+                    else
+                        run="env .venv/bin/python benchmarks/rounded_products.py" extra="--precision fp32"
+                    fi
+                    ;;
                 before) run="env PYTHONPATH=$before/src .venv/bin/flashsac" extra="--agent.precision fp32" ;;
             esac
             dir="$out/$variant/$task-$seed"

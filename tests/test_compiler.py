@@ -24,13 +24,21 @@ CPU = torch.device("cpu")
     ],
 )
 def test_precision_is_chosen_by_measurement(monkeypatch, bf16, fp16, choice):
-    seconds = {torch.float32: 1.0, torch.bfloat16: bf16, torch.float16: fp16}
-    monkeypatch.setattr(compiler, "product_seconds", lambda device, dtype, limit=0: seconds[dtype])
+    monkeypatch.setattr(compiler, "product_seconds", lambda device: {"fp32": 1.0, "bf16": bf16, "fp16": fp16})
     assert compiler.fastest_precision(CPU) == choice
 
 
+def test_a_run_whose_precision_is_only_emulated_here_is_told_so(monkeypatch):
+    monkeypatch.setattr(compiler, "product_seconds", lambda device: {"fp32": 1.0, "bf16": 9.0, "fp16": 0.5})
+    assert "bf16, which take 9 times as long" in (compiler.emulated(CPU, "bf16") or "")
+    assert compiler.emulated(CPU, "fp16") is None
+    assert compiler.emulated(CPU, "fp32") is None
+
+
 def test_it_measures_this_machine():
-    assert 0 < compiler.product_seconds(CPU, torch.float32) < 10
+    seconds = compiler.product_seconds(CPU)
+    assert set(seconds) == {"fp32", "bf16", "fp16"}
+    assert all(0 < value < 10 for value in seconds.values())
 
 
 def test_compiled_code_is_kept_in_the_users_cache(monkeypatch, tmp_path):

@@ -58,7 +58,9 @@ def assert_equal_runs(one: Path, other: Path) -> None:
     assert not different, f"these differ after resuming: {different}"
 
 
-@pytest.mark.parametrize("arguments", [HOPPER, CARTPOLE], ids=["state", "images"])
+@pytest.mark.parametrize(
+    "arguments", [HOPPER, [*HOPPER, "--precision", "bf16"], CARTPOLE], ids=["state", "bf16", "images"]
+)
 def test_killed_again_and_again_equals_left_alone(tmp_path, arguments):
     """kill -9 at random moments; `flashsac resume` each time; the same metrics and the same bits in every weight."""
     alone, killed = tmp_path / "alone", tmp_path / "killed"

@@ -9,14 +9,15 @@ import pytest
 import torch
 
 import flashsac
-from flashsac import trainer
+from flashsac import api, trainer
 from flashsac.errors import FlashSACError, RunDirectoryError
+from flashsac.evaluation import Evaluator
 from flashsac.logging import MetricsLog, read_metrics
-from flashsac.run import Run
+from flashsac.run import Run, read_config
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.registry import make_env
 from tests import toy_envs
-from tests.helpers import TINY
+from tests.helpers import TINY, lose_newest_checkpoint, tiny_run
 
 SETTINGS = TINY | dict(steps=400, eval=dict(every=0), log_every=40, quiet=True)
 
@@ -189,3 +190,23 @@ def test_wandb_runs_go_on_under_one_id(tmp_path, monkeypatch):
     assert first["id"] == second["id"]
     assert len(first["id"]) == 16
     assert {"project": "robots", "resume": "allow"}.items() <= first.items()
+
+
+def test_what_is_judged_is_what_is_used(tmp_path, monkeypatch):
+    """Of a run in bf16 too: the policy that is scored acts like the file that is loaded afterwards, to the last bit."""
+    judged, judge = [], Evaluator.judge
+    monkeypatch.setattr(Evaluator, "judge", lambda self, policy: (judged.append(policy), judge(self, policy))[1])
+    run = tiny_run(tmp_path / "run", precision="bf16", eval=dict(every=600, episodes=2))
+    loaded = flashsac.load_policy(run, "last")
+    obs = {"actor": torch.randn(64, loaded.obs_dim, generator=torch.Generator().manual_seed(0))}
+    assert judged[-1].act(obs).equal(loaded.act(obs))
+
+
+def test_a_resumed_run_keeps_its_precision(tmp_path, monkeypatch):
+    """Whatever "auto" would come to now."""
+    run = tiny_run(tmp_path / "run", precision="bf16", steps=600, checkpoint_every=200)
+    lose_newest_checkpoint(run)
+    monkeypatch.setattr(api, "fastest_precision", lambda device: pytest.fail("measured again"))
+    resumed = flashsac.resume(run, toy_envs.make_point, quiet=True)
+    assert resumed.step == 600
+    assert read_config(run)[1].precision == "bf16"

@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from flashsac.best import best_score
 from flashsac.checkpoint import CheckpointStore
+from flashsac.compiler import emulated, fastest_precision
 from flashsac.config import EnvConfig, PresetName, TrainConfig, check, plain, to_dict
 from flashsac.errors import FlashSACError
 from flashsac.evaluation import MAX_STEPS
@@ -32,10 +35,6 @@ def resolve(task: Any, config: TrainConfig) -> TrainConfig:
     """Replace every "auto" by what it comes to on this machine, so that the run's config says what was done."""
     config = plain(config)
     check(config)
-    import torch
-
-    from flashsac.compiler import fastest_precision
-
     device = checked_device(config.device)
     precision = config.precision
     if precision == "auto":
@@ -48,8 +47,6 @@ def resolve(task: Any, config: TrainConfig) -> TrainConfig:
 
 def checked_device(device: str) -> str:
     """What "auto" comes to on this machine; refuses what it does not have."""
-    import torch
-
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
@@ -140,6 +137,8 @@ def resume(run_dir: str | Path, env: Any = None, *, device: str | None = None, q
     except FlashSACError:
         run.close()
         raise
+    if (note := emulated(torch.device(run.config.device), run.config.precision)) and not quiet:
+        _print(note)
     return _run(run, run.task if env is None else env, resume=True, quiet=quiet)
 
 

@@ -144,21 +144,38 @@ def compiler_missing(device: torch.device) -> str | None:
 
 def fastest_precision(device: torch.device) -> Precision:
     """bf16, or where that is missing fp16, if it multiplies matrices clearly faster than fp32; some CPUs only emulate them."""
-    limit = 0.8 * product_seconds(device, torch.float32)
-    if product_seconds(device, torch.bfloat16, limit) < limit:
-        return "bf16"
-    return "fp16" if product_seconds(device, torch.float16, limit) < limit else "fp32"
+    seconds = product_seconds(device)
+    worthwhile: list[Precision] = [name for name in ("bf16", "fp16") if seconds[name] < 0.8 * seconds["fp32"]]
+    return worthwhile[0] if worthwhile else "fp32"
 
 
-def product_seconds(device: torch.device, dtype: torch.dtype, limit: float = float("inf")) -> float:
-    """The best of a few timings of one matrix product; fewer where it is hopelessly above `limit`."""
+def emulated(device: torch.device, precision: Precision) -> str | None:
+    """What to say of a run whose precision was chosen on another machine, if this one is slow in it."""
+    if precision == "fp32":
+        return None
+    seconds = product_seconds(device)
+    ratio = seconds[precision] / seconds["fp32"]
+    return (
+        f"note: this run's products are in {precision}, which take {ratio:.0f} times as long as fp32 here; it goes on as it began. "
+        "Where it began it may be faster"
+        if ratio > 2
+        else None
+    )
+
+
+def product_seconds(device: torch.device) -> dict[str, float]:
+    """The best of several timings of one matrix product in each type. They take turns, so that a busy moment does not decide."""
     size = 512 if device.type == "cpu" else 4096  # large enough that launching is not what is measured
-    x, y = torch.ones(size, size, device=device, dtype=dtype), torch.ones(size, size, device=device, dtype=dtype)
-    best = float("inf")
-    for attempt in range(8):
-        if attempt >= 2 and best > 3 * limit:
-            break
-        start = time.perf_counter()
-        (x @ y)[0, 0].item()  # .item() waits for the device
-        best = min(best, time.perf_counter() - start)
+    operands = {name: torch.ones(size, size, device=device, dtype=dtype) for name, dtype in DTYPES.items()}
+    best = dict.fromkeys(DTYPES, float("inf"))
+    stop = time.perf_counter() + 0.2
+    turn = 0
+    while turn < 8 or time.perf_counter() < stop:
+        for name, x in operands.items():
+            if turn >= 2 and best[name] > 3 * best["fp32"]:
+                continue  # hopeless, and slow
+            start = time.perf_counter()
+            (x @ x)[0, 0].item()  # .item() waits for the device
+            best[name] = min(best[name], time.perf_counter() - start)
+        turn += 1
     return best

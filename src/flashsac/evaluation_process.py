@@ -68,7 +68,7 @@ class ProcessEvaluator:
             "episodes": episodes,
             "seed": seed,
             "device": device,
-            # The same sums in the same order: in fp32 the child's scores are what this process would have found.
+            # The same sums in the same order: the child's scores are what this process would have found.
             "threads": torch.get_num_threads(),
         }
         self._child: _Child | None = None

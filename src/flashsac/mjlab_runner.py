@@ -20,7 +20,7 @@ from flashsac.api import resolve
 from flashsac.config import AgentConfig, EnvConfig, EvalConfig, ReplayConfig, TrainConfig
 from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.policy import Policy, policy_from
-from flashsac.run import Run
+from flashsac.run import Run, read_config
 from flashsac.sims.mjlab import MjlabVecEnv
 from flashsac.trainer import Trainer
 from flashsac.types import EnvSpec, Obs
@@ -81,7 +81,10 @@ class FlashSACRunner:
             _require_newest(self._loaded_from, self.step)
         env = _BorrowedEnv(self.env, self.cfg, spread_episodes=init_at_random_ep_len)
         env.spec = self.described(env.spec)
-        run = Run.create(self.task(), resolve(env, self._config(num_learning_iterations)))
+        config = self._config(num_learning_iterations)
+        if self._loaded_from is not None and config.precision == "auto":  # it goes on as it began
+            config = dataclasses.replace(config, precision=read_config(self._loaded_from)[1].precision)
+        run = Run.create(self.task(), resolve(env, config))
         try:
             if self._loaded_from is not None:
                 _copy_run(self._loaded_from, run.path)

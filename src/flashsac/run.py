@@ -148,6 +148,18 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: number for name, number in found.items() if number}
 
 
+def processor() -> str:
+    """What torch's kernels go by: "AVX2", "AVX512 with bf16"."""
+    import torch
+
+    low = [
+        name
+        for name, there in torch.cpu.get_capabilities().items()
+        if there and name in ("avx512_bf16", "amx_bf16", "bf16")
+    ]
+    return torch.backends.cpu.get_cpu_capability() + (" with bf16" if low else "")
+
+
 def machine() -> dict[str, Any]:
     import torch
 
@@ -155,6 +167,7 @@ def machine() -> dict[str, Any]:
     return {
         "system": platform.platform(),
         "cpus": os.cpu_count(),
+        "processor": processor(),
         "torch_threads": torch.get_num_threads(),
         "gpus": gpus,
     }

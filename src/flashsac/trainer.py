@@ -22,7 +22,7 @@ from flashsac.evaluation_process import make_evaluator
 from flashsac.interrupts import caught
 from flashsac.logging import MetricsLog, Progress, read_metrics
 from flashsac.memory import keep_freed_memory
-from flashsac.policy import Policy, make_policy
+from flashsac.policy import Policy, make_policy, policy_from
 from flashsac.run import Result, Run
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.registry import make_env
@@ -85,6 +85,8 @@ class Trainer:
             dtype=DTYPES[config.precision],
             **({"compiler": compiler_for(device)} if compiled else {}),
         )
+        if config.precision != "fp32":
+            self.progress.say(f"matrix products in {config.precision} (for full precision: --precision fp32)")
         self._overlapping = self.env if config.env.overlap and isinstance(self.env, OverlappingVecEnv) else None
         self.budget = UpdateBudget(agent_config.updates_per_transition)
         self.episodes = EpisodeStats(spec.num_envs)
@@ -307,10 +309,11 @@ class Trainer:
         return True
 
     def policy(self) -> Policy:
-        """As it stands now: it goes on learning with the agent."""
+        """A copy of it as it stands now, in fp32 as for everybody who loads it: what is judged must be what is used."""
         learner, config = self.agent.learner, self.config
         task, spec, blind = self.run.task, self.env.spec, config.env.blind
-        return make_policy(learner.actor, learner.encoder, task, spec, config.agent, blind=blind)
+        live = make_policy(learner.actor, learner.encoder, task, spec, config.agent, blind=blind)
+        return policy_from(live.meta, live.weights(), source="the trainer").to(self.agent.device)
 
     def _save_policy(self, path: Path) -> None:
         self._check_networks()  # an episode that NaN ends at once may well have the best return of all

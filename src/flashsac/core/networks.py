@@ -42,13 +42,18 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         low, low_weight = ctx.saved_tensors
-        # A gradient of a mean over thousands of rows lies below float16's smallest numbers: bring its largest entry up to where
-        # sums over those rows still fit.
-        rows = low.shape[1]
-        scale = (grad.abs().amax() * rows**0.5).clamp_min(1e-30) if low.dtype == torch.float16 else 1.0
-        low_grad = (grad / scale).to(low.dtype)
-        grad_x = torch.bmm(low_grad, low_weight).to(grad.dtype) * scale
-        grad_weight = torch.bmm(low_grad.mT, low).to(grad.dtype) * scale if ctx.needs_input_grad[1] else None
+        scale = None
+        if low.dtype == torch.float16:
+            # A gradient of a mean over thousands of rows lies below float16's smallest numbers: bring its largest entry up to
+            # where sums over those rows still fit.
+            scale = (grad.abs().amax() * low.shape[1] ** 0.5).clamp_min(1e-30)
+            grad = grad / scale
+        low_grad = grad.to(low.dtype)
+        grad_x = torch.bmm(low_grad, low_weight).to(grad.dtype)
+        grad_weight = torch.bmm(low_grad.mT, low).to(grad.dtype) if ctx.needs_input_grad[1] else None
+        if scale is not None:
+            grad_x = grad_x * scale
+            grad_weight = grad_weight * scale if grad_weight is not None else None
         return grad_x, grad_weight, None
 
 
@@ -137,12 +142,12 @@ class Block(nn.Module):
         self.expand_norm = BatchNorm(members, 4 * width) if batch_norm else NoNorm()
         self.contract = Linear(members, 4 * width, width, dtype=dtype)
         self.contract_norm = BatchNorm(members, width) if batch_norm else NoNorm()
-        self.skip = 1.0 if residual else 0.0
+        self.residual = residual
 
     def forward(self, x: Tensor, train: bool) -> Tensor:
         h = torch.relu(self.expand_norm(self.expand(x, train), train))
         h = torch.relu(self.contract_norm(self.contract(h, train), train))
-        return h + self.skip * x
+        return h + x if self.residual else h
 
 
 class Backbone(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import os
 import statistics
@@ -25,7 +26,7 @@ from flashsac.experiments.figures import Row
 from flashsac.experiments.wall_clock import wall_clock
 from flashsac.memory import keep_freed_memory
 from flashsac.presets import PRESETS
-from flashsac.run import version
+from flashsac.run import processor, version
 from flashsac.settings import configure
 from flashsac.sims.base import VecEnv
 from flashsac.sims.registry import make_env
@@ -61,7 +62,7 @@ class Bench:
 
     def machine(self) -> Row:
         """Where and with what it was measured: figures of two machines are not to be compared."""
-        kind = torch.backends.cpu.get_cpu_capability() if self.device.type == "cpu" else torch.cuda.get_device_name()
+        kind = processor() if self.device.type == "cpu" else torch.cuda.get_device_name()
         versions = ", ".join(
             f"{name} {version(name)}" for name in ("flashsac", "torch", "mujoco", "envpool") if version(name)
         )
@@ -72,10 +73,9 @@ class Bench:
     def update(self) -> list[Row]:
         """The whole update against its own matrix products and against itself uncompiled in fp32."""
         rows = []
-        precisions = self.precisions or self._native_precisions()
         for preset in self.presets:
             reference = self._learning(preset, torch.float32, compiled=False)
-            for precision in precisions:
+            for precision in self._precisions:
                 self.say(f"update, {preset}, {precision} ...")
                 learn = self._learning(preset, DTYPES[precision], compiled=self.compile)
                 products = Products(self._learning(preset, DTYPES[precision], compiled=False))
@@ -97,14 +97,14 @@ class Bench:
         """From observations to actions, exploration included."""
         rows = []
         seeing = self.presets == ("vision",)
-        for num_envs in (1, 16) if seeing else (1, 1024):
-            self.say(f"acting, {num_envs} environments ...")
+        for num_envs, precision in itertools.product((1, 16) if seeing else (1, 1024), self._precisions):
+            case = f"{num_envs} environments{', images' if seeing else ''} {precision}"
+            self.say(f"acting, {case} ...")
             agent = self._agent(
-                "vision" if seeing else "single", torch.float32, compiled=self.compile, num_envs=num_envs
+                "vision" if seeing else "single", DTYPES[precision], compiled=self.compile, num_envs=num_envs
             )
             obs, _, _ = random_step(agent.spec)
             times = self._interleaved({"act": functools.partial(agent.act, obs)}, share=0.2)
-            case = f"{num_envs} environments" + (", images" if seeing else "")
             rows.append(Row("act", case, "act", 1e3 * times["act"], "ms"))
         return rows
 
@@ -162,7 +162,11 @@ class Bench:
 
     def loop(self) -> list[Row]:
         """Real runs with the laptop preset, or from images: where their wall-clock time goes."""
-        measure = lambda task: wall_clock(task, preset_for(task), self.seconds, compiled=self.compile)
+        measure = lambda task: [
+            row
+            for precision in self.precisions or ("auto",)
+            for row in wall_clock(task, preset_for(task), self.seconds, precision=precision, compiled=self.compile)
+        ]
         return self._each_task(self._tasks(LOOPED), measure)
 
     def _tasks(self, from_state: tuple[str, ...]) -> tuple[str, ...]:
@@ -186,13 +190,16 @@ class Bench:
         env.close()
         return [Row("simulator", task, f"{env.spec.num_envs} environments", rate, "steps/s")]
 
-    def _native_precisions(self) -> list[str]:
-        """Those that this device does not merely emulate."""
-        seconds = {name: product_seconds(self.device, dtype) for name, dtype in DTYPES.items()}
+    @functools.cached_property
+    def _precisions(self) -> tuple[str, ...]:
+        """Those that were asked for, or else those that this device does not merely emulate."""
+        if self.precisions:
+            return self.precisions
+        seconds = product_seconds(self.device)
         native = [name for name in seconds if seconds[name] < 2 * seconds["fp32"]]
         for name in sorted(set(seconds) - set(native)):
             self.say(f"{name} is left out: its products take {seconds[name] / seconds['fp32']:.0f} times as long here")
-        return native
+        return tuple(native)
 
     def _agent(
         self,

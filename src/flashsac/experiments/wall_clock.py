@@ -19,7 +19,7 @@ SETTLED = 20
 """Updates until everything is compiled."""
 
 
-def wall_clock(task: str, preset: PresetName, seconds: float, *, compiled: bool = True) -> list[Row]:
+def wall_clock(task: str, preset: PresetName, seconds: float, *, precision: str, compiled: bool = True) -> list[Row]:
     """Shares of the time, measured over `seconds` of training."""
     with tempfile.TemporaryDirectory() as folder:
         config = configure(
@@ -31,6 +31,7 @@ def wall_clock(task: str, preset: PresetName, seconds: float, *, compiled: bool 
             replay={"capacity": 20_000 if preset == "vision" else 100_000},
             eval={"every": 0},
             checkpoint_every=0,
+            precision=precision,
             compile="on" if compiled else "off",
             run_dir=f"{folder}/run",
             video=False,
