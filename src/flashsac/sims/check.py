@@ -53,7 +53,8 @@ def _rollout(env: VecEnv, steps: int, seed: int) -> list[Moment]:
     generator = torch.Generator().manual_seed(seed)
     obs, moments = env.reset(seed), []
     for _ in range(steps):
-        step = env.step(2 * torch.rand(env.spec.num_envs, env.spec.action_dim, generator=generator) - 1)
+        action = 2 * torch.rand(env.spec.num_envs, env.spec.action_dim, generator=generator) - 1
+        step = env.step(action.to(env.spec.device))
         moments.append(Moment(obs, step, {name: value.clone() for name, value in _parts(obs, step).items()}))
         obs = step.obs
     return moments
@@ -101,7 +102,7 @@ def _check_ends(step: Step) -> None:
 
 def _check_saving(env: VecEnv) -> None:
     state = env.state_dict()
-    action = torch.zeros(env.spec.num_envs, env.spec.action_dim)
+    action = torch.zeros(env.spec.num_envs, env.spec.action_dim, device=env.spec.device)
     after = env.step(action)
     assert env.load_state_dict(state), "load_state_dict() says that the simulator is not reproducible"
     again = env.step(action)
