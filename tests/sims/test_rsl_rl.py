@@ -110,6 +110,25 @@ def test_final_observations_in_extras_are_used():
     assert not torch.allclose(step.obs["actor"], first + 0.6)
 
 
+class TellsTheActorOnly(Walk):
+    """Its final observation is a tensor without a name, which cannot hold the critic's."""
+
+    def step(self, actions):
+        *shown, extras = super().step(actions)
+        return *shown, extras | {"terminal_observation": torch.full((4, 3), 9.0)}
+
+
+def test_a_final_observation_without_the_critics_part_counts_as_lost():
+    env = from_rsl_rl(TellsTheActorOnly())
+    env.reset(0)
+    steps = [env.step(torch.zeros(4, 2)) for _ in range(6)]
+    assert steps[-1].valid.tolist() == [False, True, False, True], (
+        "cut off, and half of what to bootstrap from is missing"
+    )
+    for group in ("actor", "critic"):
+        assert torch.equal(steps[-1].final_obs[group], steps[-2].obs[group]), "one moment for both"
+
+
 def test_nothing_counts_between_nan_and_the_next_reset():
     walk = Walk(final_obs=True)
     env = from_rsl_rl(walk)

@@ -1,7 +1,7 @@
 """rsl_rl's VecEnv: whatever was made for that library trains with FlashSAC too (Isaac Lab's and mjlab's wrappers, and many others).
 
 Such environments reset inside `step` and return the first observation of the new episode, so where an episode has ended the final
-observation is lost, unless `extras` carry it ("final_obs", "terminal_observation"). Without it
+observation is lost, unless `extras` carry it, all groups of it ("final_obs", "terminal_observation"). Without it
 - a terminated transition is kept: nothing is bootstrapped from it, and the last observation seen stands in for the final one;
 - a transition cut off by a time limit is marked invalid and dropped: it would have to be bootstrapped from what nobody knows. (PPO
   in rsl_rl bootstraps from the observation before it; an off-policy learner would meet that error again and again.)
@@ -11,7 +11,7 @@ Actions are passed on in [-1, 1] as they are, or times the wrapper's `clip_actio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -80,8 +80,8 @@ class RslRlVecEnv(Unsaved):
         timed_out = extras.get("time_outs")
         truncated = ended & timed_out.to(ended) if timed_out is not None else torch.zeros_like(ended)
 
-        found = next((extras[key] for key in _FINAL_OBS if extras.get(key) is not None), None)
-        last = self._obs if found is None else to_tensors(_choose(_by_name(found, {})))
+        found = _final_obs(extras, obs.keys())
+        last = self._obs if found is None else found
         final_obs = {group: torch.where(ended[:, None], last[group], rows) for group, rows in obs.items()}
         valid = self._usable & torch.isfinite(reward) & _finite(final_obs)
         if found is None:
@@ -107,6 +107,14 @@ def _by_name(obs: Any, extras: Mapping[str, Any], privileged: Tensor | None = No
         return {name: obs[name] for name in obs.keys()}  # noqa: SIM118 (a TensorDict iterates over its rows)
     named = {**extras.get("observations", {}), "policy": obs}
     return named if privileged is None else {**named, "critic": privileged}
+
+
+def _final_obs(extras: Mapping[str, Any], groups: Set[str]) -> Obs | None:
+    """What the episodes ended in, if extras show all of it: a tensor alone does not say what the critic would have seen."""
+    found = next((extras[key] for key in _FINAL_OBS if extras.get(key) is not None), None)
+    named = {} if found is None else _by_name(found, {})
+    shown = {"actor" if name in _ACTOR_GROUPS else name for name in named}
+    return to_tensors(_choose(named)) if groups <= shown else None
 
 
 def _choose(named: Mapping[str, Any]) -> dict[str, Tensor]:
