@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from flashsac.config import EnvConfig
-from flashsac.evaluation import Evaluator
+from flashsac.evaluation import Evaluation, Evaluator
 from flashsac.sims.base import Unsaved
 from flashsac.types import EnvSpec, Step
+from tests import toy_envs
 
 LENGTHS = torch.tensor([1, 4])
 
@@ -44,3 +46,18 @@ def test_every_environment_has_its_quota(episodes):
 def test_what_is_made_of_them():
     scores = Evaluator(ShortAndLong, EnvConfig(), 4, seed=0).run(lambda obs: torch.zeros(2, 1)).summary()
     assert scores == {"eval_return": 2.5, "eval_length": 2.5, "eval_success": 0.25}
+
+
+def test_success_that_is_told_only_at_the_end_of_an_episode():
+    """While one environment ends its episode, the others say nothing."""
+    found = Evaluator(toy_envs.JudgedAtTheEnd, EnvConfig(), 12, seed=0).run(
+        lambda obs: torch.zeros(len(obs["actor"]), 2)
+    )
+    assert set(found.lengths) == {3, 4}
+    assert found.successes.tolist() == (found.lengths == 3).tolist()
+
+
+@pytest.mark.parametrize(("told", "expected"), [([1, np.nan, 0, 1], 0.5), ([np.nan] * 4, None), ([1, 1, 0, 1], 0.75)])
+def test_an_episode_without_a_word_of_success_had_none_where_others_had(told, expected):
+    summary = Evaluation(np.ones(4), np.ones(4), np.array(told)).summary()
+    assert summary.get("eval_success") == expected

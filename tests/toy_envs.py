@@ -36,6 +36,23 @@ class PointEnv(gymnasium.Env):
         return obs, -distance, False, self.steps >= self.limit, {"is_success": distance < 0.2}
 
 
+class JudgedAtTheEnd(PointEnv):
+    """Speaks of success only when an episode ends, as many Gymnasium environments do. Those that begin on the right succeed, after
+    three steps; the others fail, after four."""
+
+    def step(self, action):
+        if self.steps == 0:
+            self.limit = 3 if self.position[0] > 0 else 4
+        obs, reward, terminated, truncated, _ = super().step(action)
+        return (
+            obs,
+            reward,
+            terminated,
+            truncated,
+            {"is_success": self.limit == 3, "in_words": "done"} if truncated else {},
+        )
+
+
 def make_point():
     return PointEnv()
 

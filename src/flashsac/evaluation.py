@@ -24,7 +24,7 @@ MAX_STEPS = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """One number per episode; success is NaN where the simulator does not speak of it."""
+    """One number per episode; success is NaN where the simulator did not speak of it."""
 
     returns: np.ndarray
     lengths: np.ndarray
@@ -32,8 +32,9 @@ class Evaluation:
 
     def summary(self) -> dict[str, float]:
         out = {"eval_return": float(self.returns.mean()), "eval_length": float(self.lengths.mean())}
-        if np.isfinite(self.successes).all():
-            out["eval_success"] = float(self.successes.mean())
+        if np.isfinite(self.successes).any():
+            # Some simulators speak of success only when there is one, and none does in an episode that broke off.
+            out["eval_success"] = float(np.nan_to_num(self.successes).mean())
         return out
 
 

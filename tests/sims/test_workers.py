@@ -77,6 +77,23 @@ def test_the_same_numbers_as_in_one_process(make):
         assert np.array_equal(ours.info["success"], theirs.info["success"])
 
 
+def test_what_only_some_of_them_report_is_nan_for_the_others(make):
+    """Success that is told when an episode ends, of which some take three steps and some four."""
+    factory = functools.partial(DescribedPoint, "JudgedAtTheEnd")
+    env = make(factory, 3)
+    plain = SequentialVecEnv(factory, env.spec)
+    env.reset(0), plain.reset(0)
+    told = []
+    for action in actions(12, 3):
+        ours, theirs = env.step(action), plain.step(action)
+        assert ours.info.keys() == theirs.info.keys()
+        assert np.array_equal(ours.info.get("success", []), theirs.info.get("success", []), equal_nan=True)
+        if ours.truncated.any():
+            assert np.array_equal(np.isnan(ours.info["success"]), ~ours.truncated.numpy())
+            told.append(ours.truncated.all().item())
+    assert not all(told), "nothing was learned of steps in which only some ended"
+
+
 def test_final_observations_are_true_and_episodes_truncated(make):
     env = make(DescribedPoint)
     env.reset(0)

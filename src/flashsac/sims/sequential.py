@@ -166,10 +166,10 @@ def environment_seeds(seed: int, num_envs: int) -> list[int]:
 
 
 def _merge(infos: list[dict[str, Any]]) -> dict[str, Any]:
-    """Numbers that every environment reports, as arrays."""
+    """Numbers that environments report, as arrays; NaN for those that do not. Many speak of success only when an episode ends."""
     merged: dict[str, Any] = {}
-    for key in infos[0]:
-        values = [info.get(key) for info in infos]
+    for key in dict.fromkeys(key for info in infos for key in info):
+        values = [info.get(key, np.nan) for info in infos]
         if all(isinstance(value, int | float | bool | np.number | np.bool_) for value in values):
             merged[key] = np.asarray(values)
     return merged

@@ -97,8 +97,9 @@ class WorkerVecEnv:
         obs, final_obs = (
             {key: rows.copy(f"{kind}/{key}") for key in self.spec.groups} for kind in ("obs", "final_obs")
         )
-        shared = [key for key in infos[0] if all(key in info for info in infos)]
-        info = {key: np.concatenate([info[key] for info in infos]) for key in shared}
+        silent = np.full(1, np.nan)
+        keys = dict.fromkeys(key for info in infos for key in info)
+        info = {key: np.concatenate([info.get(key, silent) for info in infos]) for key in keys}
         return Step(obs=obs, final_obs=final_obs, info=info, **ended)
 
     def render(self) -> np.ndarray:
