@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
+
 from flashsac.types import Step
 
 AT_LEAST = 1000
@@ -28,8 +30,12 @@ class SimulatorWatch:
         if dropped == self._dropped:
             return None
         self._dropped = dropped
-        # A cut-off episode without a final observation is no fault of the physics: such simulators reset before they show it.
-        broken = int((~step.valid & ~step.truncated).sum())
+        # A cut-off episode without a final observation is no fault of the physics: such simulators reset before they show it, and
+        # then there is no NaN in the step.
+        unshown = step.truncated & torch.isfinite(step.reward)
+        for rows in step.final_obs.values():
+            unshown &= torch.isfinite(rows).flatten(1).all(1)
+        broken = int((~step.valid & ~unshown).sum())
         self._broken += broken
         self._say_once(
             "warning: the simulator returned NaN or Inf; such transitions are dropped and counted (invalid)"
