@@ -225,11 +225,14 @@ def test_termination_is_not_truncation():
     assert not last.terminated.any()
 
 
-def test_dm_controls_own_time_limit_is_no_termination():
-    env = make_env("dmc:cartpole-balance", EnvConfig(num_envs=1, engine="dm_control"))
+@pytest.mark.parametrize("limit", [None, 1100])
+def test_dm_controls_time_limit_is_no_termination_and_can_be_raised(limit):
+    env = make_env("dmc:cartpole-balance", EnvConfig(num_envs=1, engine="dm_control", max_episode_steps=limit))
+    length = limit or 1000
+    assert env.spec.max_episode_steps == length
     env.reset(0)
-    steps = [env.step(torch.zeros(1, 1)) for _ in range(1000)]
-    assert [bool(step.truncated) for step in steps] == [False] * 999 + [True]
+    steps = [env.step(torch.zeros(1, 1)) for _ in range(length)]
+    assert [bool(step.truncated) for step in steps] == [False] * (length - 1) + [True]
     assert not any(step.terminated.any() for step in steps)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,11 @@ class DmcEnv:
     def __init__(self, domain: str, task: str, max_episode_steps: int | None):
         from dm_control import suite
 
-        self.env = suite.load(domain, task, task_kwargs={"random": 0})
+        # A limit of ours replaces dm_control's own, which would otherwise cut longer episodes all the same.
+        unlimited = {} if max_episode_steps is None else {"time_limit": math.inf}
+        self.env = suite.load(domain, task, task_kwargs={"random": 0, **unlimited})
         own_limit = self.env._step_limit
-        self.limit = max_episode_steps or (int(own_limit) if np.isfinite(own_limit) else None)
+        self.limit = max_episode_steps or (int(own_limit) if math.isfinite(own_limit) else None)
         self._elapsed = 0
 
     def _flat(self, timestep: Any) -> dict[str, np.ndarray]:
