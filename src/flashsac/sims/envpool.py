@@ -41,6 +41,15 @@ _FPS = {
     r"MetaWorld/.*": 80.0,
 }
 
+# Settings of EnvPool's that are ours to make: what makes them.
+_FLAGS = {
+    "num_envs": "--env.num-envs",
+    "batch_size": "--env.num-envs (all are stepped together)",
+    "max_episode_steps": "--env.max-episode-steps",
+    "seed": "--seed",
+    "env_seed": "--seed",
+}
+
 
 def frames_per_second(env_id: str) -> float:
     return next((fps for pattern, fps in _FPS.items() if re.fullmatch(pattern, env_id)), 50.0)
@@ -149,6 +158,8 @@ def own_settings(given: tuple[str, ...], known: Any, env_id: str) -> dict[str, A
     settings: dict[str, Any] = {}
     for setting in given:
         name, equals, text = setting.partition("=")
+        if name in _FLAGS:
+            raise FlashSACError(f"--env.options {setting}: {name} is set by {_FLAGS[name]}.")
         if not equals or name not in known._fields:
             near = difflib.get_close_matches(name, known._fields, n=3, cutoff=0.5)
             hint = f" Did you mean {' or '.join(near)}?" if near else f" It knows {', '.join(known._fields)}."
