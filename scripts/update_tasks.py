@@ -83,7 +83,7 @@ def _new_tasks(rows: list[dict[str, str]]) -> list[dict[str, str]]:
         if (suite, name) in known or not engines:
             continue
         first = engines.split("+")[0]
-        task = Task(suite, name, 0, None, 0, (), name, None, None, "return", None)
+        task = Task(suite, name, None, None, None, (), name, None, None, "return", None)
         try:
             spec = ENGINES[first].make(task, Options(num_envs=1, overlap=False)).spec  # type: ignore[index]
         except Exception as error:  # one that needs an old mujoco, or pixels, is left out, and said so

@@ -23,7 +23,7 @@ from flashsac.policy import find_policy
 from flashsac.run import Result, Run
 from flashsac.settings import configure
 from flashsac.sims.registry import choose_engine, environments_in, is_only_one
-from flashsac.sims.tasks import suite_of, tasks
+from flashsac.sims.tasks import find_task, suite_of
 from flashsac.trainer import Trainer
 from flashsac.types import EnvSpec
 from flashsac.video import record
@@ -40,8 +40,8 @@ def resolve(task: Any, config: TrainConfig) -> TrainConfig:
     if precision == "auto":
         precision = fastest_precision(torch.device(device))
     env = config.env
-    if isinstance(task, str) and task in tasks():
-        env = dataclasses.replace(env, engine=choose_engine(tasks()[task], env))
+    if known := find_task(task):
+        env = dataclasses.replace(env, engine=choose_engine(known, env))
     return dataclasses.replace(config, device=device, env=env, precision=precision)
 
 
@@ -97,7 +97,7 @@ def train(
 
 def _check_engine(task: Any, env: EnvConfig) -> None:
     """Only of tasks that we know there are several engines, with settings of their own."""
-    if isinstance(task, str) and task in tasks():
+    if find_task(task):
         return
     gym = isinstance(task, str) and suite_of(task) == "gym"
     if env.options:
@@ -166,7 +166,7 @@ def _run(run: Run, task: Any, *, resume: bool, quiet: bool) -> Result:
 def _settle(run: Run, task: Any, spec: EnvSpec) -> list[str]:
     """An environment of the user's own may decide what was asked of it: say so, and let config.json hold what was made."""
     asked, notes = run.config.env, []
-    if not (isinstance(task, str) and task in tasks()):
+    if find_task(task) is None:
         made = dataclasses.replace(asked, num_envs=spec.num_envs, with_state=False)
         if asked.max_episode_steps is not None:
             made = dataclasses.replace(made, max_episode_steps=spec.max_episode_steps)

@@ -79,7 +79,7 @@ def _train(arguments: list[str]) -> int:
 
     from flashsac.settings import default_config, default_preset
     from flashsac.sims.registry import check_memory
-    from flashsac.sims.tasks import SUITES, check_task, tasks
+    from flashsac.sims.tasks import SUITES, check_task, find_task
 
     # Two stages: the task and the preset decide the defaults that the rest overrides.
     task, rest = leading_task(arguments, SUITES)
@@ -104,8 +104,8 @@ def _train(arguments: list[str]) -> int:
     )
     config = options.config()
     assert task is not None
-    if task in tasks():  # before torch and the simulator are loaded, so that a refusal comes at once
-        check_memory(tasks()[task], config.env, config.device)
+    if known := find_task(task):  # before torch and the simulator are loaded, so that a refusal comes at once
+        check_memory(known, config.env, config.device)
     from flashsac import api
 
     return _finish(api.train(task, config))

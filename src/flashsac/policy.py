@@ -18,7 +18,7 @@ from flashsac.core.encoders import Encoder, make_encoder
 from flashsac.core.networks import Actor
 from flashsac.errors import CheckpointError
 from flashsac.sims.base import ActionScaler
-from flashsac.sims.tasks import suite_of, tasks
+from flashsac.sims.tasks import find_task, suite_of
 from flashsac.types import EnvSpec, Obs, Pixels
 
 FORMAT = "1"
@@ -72,7 +72,7 @@ class Policy:
 
     def named_task(self) -> str:
         """The task that the file's header names, if we know it: a file from elsewhere must not choose what is imported."""
-        if self.task in tasks() or (suite_of(self.task) == "gym" and self.task.count(":") == 1):
+        if find_task(self.task) or (suite_of(self.task) == "gym" and self.task.count(":") == 1):
             return self.task
         raise CheckpointError(
             f"this policy was trained on {self.task}, an environment of somebody's own, and a policy file alone does not decide which "

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box
 
 WIDTHS = {
     "walk": 51, "stand": 51, "run": 51, "reach": 57, "maze": 51, "hurdle": 51, "crawl": 51, "sit_simple": 51, "sit_hard": 64,
-    "balance_simple": 64, "balance_hard": 77, "stair": 51, "slide": 51, "pole": 51,
+    "balance_simple": 64, "balance_hard": 77, "stair": 51, "slide": 51, "pole": 51, "package": 63,
 }  # fmt: skip
 DRAWS_GLOBALLY = ("reach", "sit_hard")
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from flashsac.config import EnvConfig
-from flashsac.sims.registry import make_env, tasks
+from flashsac.sims.registry import make_env
+from flashsac.sims.tasks import tasks
 from flashsac.types import EnvSpec
 
 EPISODES, LIMIT = 24, 80

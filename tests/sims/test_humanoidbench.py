@@ -13,8 +13,9 @@ from flashsac.errors import MissingExtra, UnknownTask
 from flashsac.sims import registry
 from flashsac.sims.check import check_env
 from flashsac.sims.registry import make_env
+from flashsac.sims.tasks import tasks
 
-TASKS = [task for task in registry.tasks().values() if task.suite == "humanoidbench"]
+TASKS = [task for task in tasks().values() if task.suite == "humanoidbench"]
 
 
 @pytest.fixture
@@ -43,6 +44,14 @@ def test_check_env(package, task):
 
 def test_there_are_the_14_tasks_of_the_paper():
     assert len(TASKS) == 14
+
+
+def test_others_are_made_by_the_packages_own_name(package):
+    env = make("h1-package-v0")
+    assert env.spec.obs == {"actor": 63}
+    env.close()
+    with pytest.raises(UnknownTask, match="Did you mean humanoidbench:h1-package-v0"):
+        make("h1-pakage-v0")
 
 
 def test_time_limit_and_fall(package):
@@ -109,7 +118,7 @@ def test_a_package_without_the_task(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "humanoid_bench", raising=False)
     monkeypatch.delitem(gymnasium.registry, "h1-walk-v0", raising=False)
-    with pytest.raises(UnknownTask, match="does not register 'h1-walk-v0'"):
+    with pytest.raises(UnknownTask, match=r"h1-walk-v0: .* no such task.*humanoidbench\.md"):
         make("h1-walk-v0")
     sys.modules.pop("humanoid_bench", None)
 

@@ -19,6 +19,7 @@ from flashsac.sims import isaaclab, registry
 from flashsac.sims.check import check_env
 from flashsac.sims.isaaclab import IsaacLabVecEnv
 from flashsac.sims.registry import make_env, must_evaluate_apart
+from flashsac.sims.tasks import tasks
 from tests.helpers import ROOT, TINY
 from tests.sims import fakes
 
@@ -51,7 +52,7 @@ def test_check_env(task, new, monkeypatch):
     monkeypatch.setattr(fakes.WORLD, "new_version", new)
     env = make(task, max_episode_steps=15)
     check_env(env, steps=40)
-    known = registry.tasks()[task]
+    known = tasks()[task]
     assert (env.spec.obs, env.spec.action_dim) == ({"actor": known.obs}, known.action)
     assert env.spec.max_episode_steps == 15
     assert env.spec.fps == 50
@@ -215,9 +216,35 @@ def test_images_are_refused():
         IsaacLabVecEnv(lab)
 
 
+def test_several_agents_are_refused():
+    make().close()
+    config = fakes.parse_env_cfg(MANAGED.split(":")[1], device="cpu", num_envs=3)
+    lab = gymnasium.make(MANAGED.split(":")[1], cfg=config)
+    del lab.unwrapped.single_observation_space  # those of several agents have dicts of spaces, by other names
+    with pytest.raises(UnsupportedSpace, match="multi_agent_to_single_agent"):
+        IsaacLabVecEnv(lab)
+
+
+def test_a_task_that_is_not_in_our_table_trains_by_its_own_name(tmp_path):
+    """With what the simulator offers the critic; and evaluated apart, like all of Isaac Lab's."""
+    (name,) = fakes.UNLISTED
+    task = f"isaaclab:{name}"
+    assert task not in tasks()
+    env = make(task, max_episode_steps=15)
+    assert env.spec.obs == {"actor": 48, "critic": 13}
+    check_env(env, steps=40)
+    env.close()
+    assert must_evaluate_apart(task, EnvConfig())
+    settings = TINY | dict(steps=200, env=dict(num_envs=2, max_episode_steps=20), eval=dict(every=0), device="cpu")
+    result = flashsac.train(task, run_dir=str(tmp_path / "run"), quiet=True, **settings)
+    assert flashsac.load_policy(result.run_dir).named_task() == task
+
+
 def test_a_task_that_this_version_lacks():
     with pytest.raises(UnknownTask, match="no such task"):
         make("isaaclab:Isaac-Velocity-Flat-H1-v0")
+    with pytest.raises(UnknownTask, match="Did you mean isaaclab:Isaac-Velocity-Flat-Unitree-Go2-v0"):
+        make("isaaclab:Isaac-Velocity-Flat-Unitre-Go2-v0")
 
 
 def test_without_isaac_lab(monkeypatch):

@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("mani_skill")
 
 from flashsac.config import EnvConfig
-from flashsac.errors import MissingExtra
+from flashsac.errors import FlashSACError, MissingExtra, UnknownTask
 from flashsac.logging import read_metrics
 from flashsac.sims.check import check_env
 from flashsac.sims.engines import Options
@@ -151,6 +151,13 @@ def test_models_that_must_be_downloaded(monkeypatch, tmp_path):
     monkeypatch.setenv("MS_ASSET_DIR", str(tmp_path))  # as on a machine where nobody has done so
     with pytest.raises(MissingExtra, match=r"ycb.*mani_skill\.utils\.download_asset PickSingleYCB-v1"):
         make_env("maniskill:PickSingleYCB-v1", EnvConfig(num_envs=1))
+
+
+def test_tasks_that_are_not_there_or_teach_nothing():
+    with pytest.raises(UnknownTask, match="Did you mean maniskill:PullCube-v1"):
+        make_env("maniskill:PullCub-v1", EnvConfig(num_envs=1))
+    with pytest.raises(FlashSACError, match="no reward to learn from"):
+        make_env("maniskill:TableTopFreeDraw-v1", EnvConfig(num_envs=1))
 
 
 def test_without_a_vulkan_device():

@@ -13,7 +13,7 @@ import torch
 pytest.importorskip("mjlab")
 
 from flashsac.config import EnvConfig
-from flashsac.errors import RenderError, UnknownTask, UnsupportedSpace
+from flashsac.errors import FlashSACError, RenderError, UnknownTask, UnsupportedSpace
 from flashsac.sims.check import check_env
 from flashsac.sims.mjlab import MjlabVecEnv
 from flashsac.sims.registry import make_env
@@ -49,6 +49,14 @@ def test_check_env_and_dims(task):
     assert (spec.obs["actor"], spec.obs.get("critic"), spec.action_dim) == (known.obs, known.critic_obs, known.action)
     assert spec.max_episode_steps == 8
     check_env(env, steps=20)
+    env.close()
+
+
+def test_a_task_that_is_not_in_our_table():
+    """Such as other packages register; here our own twin of one of mjlab's."""
+    env = make_env(f"{CARTPOLE}-FlashSAC", EnvConfig(num_envs=2, max_episode_steps=8))
+    check_env(env, steps=20)
+    assert env.spec.obs["actor"] == tasks()[CARTPOLE].obs
     env.close()
 
 
@@ -170,6 +178,9 @@ def test_without_a_gl_library(tmp_path):
 def test_what_cannot_work():
     with pytest.raises(UnknownTask, match="Mjlab-Cartpole-Swingup"):
         make_env("mjlab:Mjlab-Cartpole-Swingupp", EnvConfig(num_envs=1))
+
+    with pytest.raises(FlashSACError, match="needs a motion file"):
+        make_env("mjlab:Mjlab-Tracking-Flat-Unitree-G1", EnvConfig(num_envs=1))
 
     def change(cfg):
         cfg.observations["critic"].concatenate_terms = False

@@ -18,14 +18,13 @@ from mujoco_playground._src.dm_control_suite import pendulum
 
 from flashsac.config import EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, RenderError
-from flashsac.sims import registry
 from flashsac.sims.check import check_env
 from flashsac.sims.engines import Options
 from flashsac.sims.playground import make_playground
 from flashsac.sims.registry import make_env
-from flashsac.sims.tasks import Task
+from flashsac.sims.tasks import Task, tasks
 
-TASKS = [task for task in registry.tasks().values() if task.suite == "playground" and "jax" in task.engines]
+TASKS = [task for task in tasks().values() if task.suite == "playground" and "jax" in task.engines]
 LIMIT, NUM_ENVS = 15, 3
 LEFT = 0.15
 """Where Toppling ends: the angle."""

@@ -6,31 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from flashsac.errors import UnknownTask
 from flashsac.sims.engines import Options
 from flashsac.sims.gymnasium import make_gymnasium
 from flashsac.sims.sequential import SequentialVecEnv
-from flashsac.sims.tasks import Task
+from flashsac.sims.tasks import Task, unknown_task
 
 
 def make_humanoidbench(task: Task, options: Options) -> SequentialVecEnv:
     """By the ids that `import humanoid_bench` registers, h1-walk-v0 and the like; actions are in [-1, 1] already."""
     import gymnasium
+    import humanoid_bench  # noqa: F401 (registers the tasks)
 
-    try:
-        return make_gymnasium(
-            task.own_id,
-            options.num_envs,
-            max_episode_steps=options.max_episode_steps,
-            render=options.render,
-            package="humanoid_bench",
-            wrap=SeededReset,
-        )
-    except gymnasium.error.UnregisteredEnv as error:
-        raise UnknownTask(
-            f"{task.full_name}: the humanoid_bench that is installed does not register '{task.own_id}' ({error}). Install the "
-            "version of docs/simulators/humanoidbench.md."
-        ) from error
+    if task.own_id not in gymnasium.registry:
+        raise unknown_task(task.full_name, gymnasium.registry)
+    return make_gymnasium(
+        task.own_id,
+        options.num_envs,
+        max_episode_steps=options.max_episode_steps,
+        render=options.render,
+        wrap=SeededReset,
+    )
 
 
 class SeededReset:

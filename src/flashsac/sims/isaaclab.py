@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flashsac.errors import FlashSACError, RenderError, UnknownTask, UnsupportedSpace
+from flashsac.errors import FlashSACError, RenderError, UnsupportedSpace
 from flashsac.sims.base import Unsaved, autoreset, first_obs
 from flashsac.sims.engines import Options
-from flashsac.sims.tasks import Task
+from flashsac.sims.tasks import Task, unknown_task
 from flashsac.types import EnvSpec, Obs, Step
 
 _GROUPS = {"actor": "policy", "critic": "critic"}
@@ -41,18 +41,17 @@ def make_isaaclab(task: Task, options: Options) -> IsaacLabVecEnv:
             "Isaac Lab allows one environment in a process, and this one has its own already. Close that one first, or start "
             "another process (training evaluates in one by itself)."
         )
-    try:
-        config = parse_env_cfg(task.own_id, device=options.device, num_envs=options.num_envs)
-    except gymnasium.error.UnregisteredEnv as error:
-        raise UnknownTask(f"{task.full_name}: the Isaac Lab that is installed has no such task ({error}).") from error
+    if task.own_id not in gymnasium.registry:
+        raise unknown_task(task.full_name, gymnasium.registry)
+    config = parse_env_cfg(task.own_id, device=options.device, num_envs=options.num_envs)
     if hasattr(config, "compute_final_obs"):
         config.compute_final_obs = True
     if options.max_episode_steps is not None:
         # Isaac Lab rounds up to whole steps; half a step less is safe from rounding errors.
         config.episode_length_s = (options.max_episode_steps - 0.5) * config.sim.dt * config.decimation
     env = gymnasium.make(task.own_id, cfg=config, render_mode="rgb_array" if options.render else None)
-    # The paper's Isaac Lab tasks have no privileged critic, even where a version offers that group.
-    return IsaacLabVecEnv(env, privileged=task.critic_obs is not None)
+    # The paper's Isaac Lab tasks have no privileged critic, even where a version offers that group; of others nobody knows.
+    return IsaacLabVecEnv(env, privileged=task.obs is None or task.critic_obs is not None)
 
 
 @functools.cache
@@ -80,6 +79,11 @@ class IsaacLabVecEnv(Unsaved):
     def __init__(self, env: Any, *, privileged: bool = True):
         self._env, self._lab = env, env.unwrapped
         lab = self._lab
+        if not hasattr(lab, "single_observation_space"):
+            raise UnsupportedSpace(
+                f"{type(lab).__name__} has several agents, and FlashSAC trains one. Make one of them with Isaac Lab's "
+                "multi_agent_to_single_agent, in a function of your own that returns IsaacLabVecEnv(env)."
+            )
         spaces = lab.single_observation_space.spaces
         shown = ("actor", "critic") if privileged else ("actor",)
         self._groups = {group: _GROUPS[group] for group in shown if _GROUPS[group] in spaces}

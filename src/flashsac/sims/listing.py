@@ -39,6 +39,8 @@ def print_tasks(wanted: str | None = None, *, paper: bool = False) -> None:
             package = ENGINES[engine].packages[wanted]
             state = "installed" if package.installed else f"not installed: {package.install}"
             console.print(f"  {engine}: {state}", markup=False)
+        if suite.has_more:
+            console.print("  its other tasks train too, by the simulator's own name for them", markup=False)
     console.print(_table(rows))
 
 

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from flashsac.errors import MissingExtra
+from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.sims.base import Unsaved, VecEnv, action_bounds, autoreset, first_obs
 from flashsac.sims.engines import Options
 from flashsac.sims.sequential import Outcome, environment_seeds
-from flashsac.sims.tasks import Task
+from flashsac.sims.tasks import Task, unknown_task
 from flashsac.sims.workers import WorkerVecEnv
 from flashsac.types import EnvSpec, Obs, Step
 
+REWARDS = ("normalized_dense", "sparse")
+"""What we ask for, the paper's first."""
 NEEDS_RENDERER = ("PushT-v1",)
 """Tasks that look at what would be drawn even to simulate."""
 
@@ -111,17 +114,16 @@ def _create(env_id: str, options: Options, num_envs: int) -> tuple[Any, int]:
     from mani_skill.utils.wrappers.flatten import FlattenActionSpaceWrapper
 
     mani_skill.logger.setLevel(logging.ERROR)  # it warns of its own tasks' initial poses, for each environment
-    registered = REGISTERED_ENVS[env_id]
+    registered = _registered(env_id, REGISTERED_ENVS)
     _require_assets(registered)
     device = torch.device(options.device)
     physics = "physx_cpu" if device.type == "cpu" else f"physx_cuda:{device.index or 0}"
-    rewards = registered.cls.SUPPORTED_REWARD_MODES
     try:
         env = registered.make(
             num_envs=num_envs,
             obs_mode="state",
             control_mode="pd_joint_delta_pos",
-            reward_mode="normalized_dense" if "normalized_dense" in rewards else "sparse",
+            reward_mode=next(mode for mode in REWARDS if mode in registered.cls.SUPPORTED_REWARD_MODES),
             sim_backend=physics,
             render_backend=device.type if options.render or env_id in NEEDS_RENDERER else "none",
             render_mode="rgb_array" if options.render else None,
@@ -137,6 +139,19 @@ def _create(env_id: str, options: Options, num_envs: int) -> tuple[Any, int]:
     if not hasattr(env.single_action_space, "low"):
         env = FlattenActionSpaceWrapper(env)  # two robots: a dict of actions
     return env, options.max_episode_steps or registered.max_episode_steps
+
+
+def _registered(env_id: str, known: Mapping[str, Any]) -> Any:
+    """ManiSkill's own entry for a task."""
+    if env_id not in known:
+        raise unknown_task(f"maniskill:{env_id}", known)
+    offered = known[env_id].cls.SUPPORTED_REWARD_MODES
+    if not set(REWARDS) & set(offered):
+        raise FlashSACError(
+            f"maniskill:{env_id} has no reward to learn from (it offers {', '.join(offered)}). Take a task with one: flashsac list "
+            "maniskill."
+        )
+    return known[env_id]
 
 
 def _require_assets(registered: Any) -> None:

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flashsac.errors import MissingExtra, RenderError, UnsupportedSpace
+from flashsac.errors import FlashSACError, MissingExtra, RenderError, UnsupportedSpace
 from flashsac.robot import g1_spec
 from flashsac.sims.base import autoreset, first_obs
 from flashsac.sims.engines import Options
-from flashsac.sims.tasks import Task
+from flashsac.sims.tasks import Task, unknown_task
 from flashsac.types import EnvSpec, Obs, Step
 
 
@@ -32,9 +32,10 @@ def make_mjlab(task: Task, options: Options) -> MjlabVecEnv:
     from mjlab.tasks.registry import list_tasks, load_env_cfg, load_rl_cfg
 
     if task.own_id not in list_tasks():
-        raise MissingExtra(f"this version of mjlab has no task '{task.own_id}'; install mjlab 1.6 or newer.")
+        raise unknown_task(task.full_name, list_tasks())
+    cfg, rl_cfg = load_env_cfg(task.own_id), load_rl_cfg(task.own_id)
+    _check_trainable(task, cfg, rl_cfg)
     warp.config.log_level = warp.LOG_WARNING  # not a line for each of its hundred kernels
-    cfg = load_env_cfg(task.own_id)
     cfg.scene.num_envs = options.num_envs
     cfg.seed = 0  # of what is drawn while building, such as terrains; `reset` brings the run's own
     if options.max_episode_steps is not None:
@@ -43,11 +44,24 @@ def make_mjlab(task: Task, options: Options) -> MjlabVecEnv:
     cfg.viewer.enable_shadows = cfg.viewer.enable_reflections = False  # a second a picture where the CPU draws
     with _OwnRandomness(options.device).swapped_in(), contextlib.redirect_stdout(io.StringIO()):
         env = ManagerBasedRlEnv(cfg, options.device, render_mode="rgb_array" if options.render else None)
-    rl_cfg = load_rl_cfg(task.own_id)
-    made = MjlabVecEnv(env, rl_cfg.obs_groups, rl_cfg.clip_actions)
+    made = MjlabVecEnv(env, rl_cfg.obs_groups, getattr(rl_cfg, "clip_actions", None))
     if task.own_id.startswith("FlashSAC-G1"):
         made.spec = g1_spec.described(made.spec)
     return made
+
+
+def _check_trainable(task: Task, cfg: Any, rl_cfg: Any) -> None:
+    """Tasks of other packages may be registered with less than mjlab's own, or want what we cannot ask for."""
+    if "actor" not in (getattr(rl_cfg, "obs_groups", None) or {}):
+        raise UnsupportedSpace(
+            f"{task.full_name}: its rl_cfg names no obs_groups for the actor, so nobody knows what it may see. Hand over an "
+            "environment instead: flashsac.train(RslRlVecEnvWrapper(env))."
+        )
+    if any(getattr(command, "motion_file", None) == "" for command in (cfg.commands or {}).values()):
+        raise FlashSACError(
+            f"{task.full_name} needs a motion file, which only mjlab's own command takes: train {task.own_id}-FlashSAC "
+            "--env.commands.motion.motion-file FILE (docs/simulators/mjlab.md)."
+        )
 
 
 def _import_mjlab() -> None:

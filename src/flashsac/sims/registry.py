@@ -17,7 +17,7 @@ from flashsac.config import EngineName, EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, NotEnoughMemory, UnknownTask, UnsupportedSpace
 from flashsac.memory import available_memory, size_text
 from flashsac.sims.engines import ENGINES, Options
-from flashsac.sims.tasks import Task, check_task, suite_of, tasks, unknown_task
+from flashsac.sims.tasks import Task, check_task, find_task, suite_of, unknown_task
 
 if TYPE_CHECKING:
     from flashsac.sims.base import VecEnv
@@ -49,7 +49,7 @@ def _make(task: Any, config: EnvConfig, render: bool, device: str) -> VecEnv:
     options = Options(
         config.num_envs, config.max_episode_steps, render, device, *images, config.overlap, config.options
     )
-    known = tasks().get(task)
+    known = find_task(task)
     if known is None:
         return _registered_with_gymnasium(task, options)
     check_memory(known, config, device)
@@ -114,7 +114,7 @@ def _megabytes_each(task: Task, config: EnvConfig, device: str) -> float:
 
 def must_evaluate_apart(task: Any, config: EnvConfig) -> bool:
     """True if no second environment can be made beside the one that trains."""
-    known = tasks().get(task) if isinstance(task, str) else None
+    known = find_task(task)
     return known is not None and ENGINES[choose_engine(known, config)].evaluate_apart
 
 
