@@ -38,6 +38,14 @@ def test_the_number_that_fits(monkeypatch):
         check_memory(dataclasses.replace(task, megabytes=None), EnvConfig(num_envs=10**6), "cpu")
 
 
+def test_where_not_one_fits_no_number_is_recommended(monkeypatch):
+    monkeypatch.setattr(registry, "available_memory", lambda: 100e6)
+    task = dataclasses.replace(tasks()["dmc:dog-walk"], megabytes=100.0)
+    with pytest.raises(NotEnoughMemory, match="Not even one fits: end other programs") as caught:
+        check_memory(task, EnvConfig(num_envs=2), "cpu")
+    assert "num-envs" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("task", "config", "device", "fit"),
     [
@@ -47,11 +55,12 @@ def test_the_number_that_fits(monkeypatch):
         ("dmc-vision:walker-run", EnvConfig(num_envs=1024), "auto", 22),
         ("dmc-vision:walker-run", EnvConfig(num_envs=1024), "cpu", 22),
         ("dmc-vision:walker-run", EnvConfig(num_envs=1024), "cuda", 22),  # drawing is done by processes all the same
-        ("dmc-vision:walker-run", EnvConfig(num_envs=1024, overlap=False), "cpu", None),
+        ("dmc-vision:walker-run", EnvConfig(num_envs=1024, overlap=False), "cpu", 112),  # in this process, 80 MB
+        ("humanoidbench:h1-walk-v0", EnvConfig(num_envs=1024), "cpu", 150),  # a MuJoCo model each, 60 MB
         ("mjlab:Mjlab-Cartpole-Swingup", EnvConfig(num_envs=1024), "cpu", None),  # one model for all
     ],
 )
-def test_simulators_with_processes_of_their_own_are_counted_too(monkeypatch, task, config, device, fit):
+def test_every_simulator_with_a_model_for_each_environment_is_counted(monkeypatch, task, config, device, fit):
     monkeypatch.setattr(registry, "available_memory", lambda: 10e9)
     monkeypatch.setattr(registry, "choose_engine", lambda task, config: task.engines[0])
     if fit is None:

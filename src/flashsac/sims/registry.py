@@ -22,10 +22,11 @@ from flashsac.sims.tasks import Task, check_task, find_task, suite_of, unknown_t
 if TYPE_CHECKING:
     from flashsac.sims.base import VecEnv
 
-ON_CPU = ("envpool", "gymnasium", "dm_control")
+ON_CPU = ("envpool", "gymnasium", "dm_control", "humanoidbench", "pixels")
 """Engines that keep a whole model in main memory for every environment."""
-UNMEASURED_MEGABYTES = {"myosuite": 60.0, "playground": 60.0}
-"""Of one environment, where tasks.csv has no figure: what others of its suite take; 20 in suites that are not here."""
+UNMEASURED_MEGABYTES = {"myosuite": 60.0, "playground": 60.0, "humanoidbench": 60.0, "dmc-vision": 80.0}
+"""Of one environment, where tasks.csv has no figure: what others of its suite take, for HumanoidBench what Playground's humanoids do,
+from images a walker and its renderer (a dog: 290); 20 in suites that are not here."""
 
 
 def make_env(
@@ -91,19 +92,23 @@ def check_memory(task: Task, config: EnvConfig, device: str) -> None:
     each, num_envs = 1e6 * _megabytes_each(task, config, device), config.num_envs
     available = 0.9 * available_memory()
     if num_envs * each > available:
+        fit = int(available / each)
+        advice = (
+            f"{fit:,} fit: --env.num-envs {2 ** int(math.log2(fit))}"
+            if fit
+            else "Not even one fits: end other programs, or raise the limit of this container or job."
+        )
         raise NotEnoughMemory(
             f"{num_envs:,} environments of {task.full_name} take about {size_text(num_envs * each)}, but only "
-            f"{size_text(available)} of memory are free for them. {int(available / each):,} fit: --env.num-envs "
-            f"{2 ** int(math.log2(max(1.0, available / each)))}"
+            f"{size_text(available)} of memory are free for them. {advice}"
         )
 
 
 def _megabytes_each(task: Task, config: EnvConfig, device: str) -> float:
     """Main memory that every further environment takes; 0 where they share one model, or live on a GPU."""
     engine = choose_engine(task, config)
-    if engine == "pixels" and not config.overlap:
-        return 0.0  # all in this process
-    if ENGINES[engine].worker_megabytes is not None:
+    all_in_this_process = engine == "pixels" and not config.overlap
+    if ENGINES[engine].worker_megabytes is not None and not all_in_this_process:
         # Nobody has looked yet what "auto" comes to; when the environments are made, it is known, and this is asked again.
         maybe_on_gpu = device == "auto" or device.startswith("cuda")
         return 0.0 if maybe_on_gpu and engine != "pixels" else ENGINES[engine].worker_megabytes or 0.0
