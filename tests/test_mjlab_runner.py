@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -157,6 +158,21 @@ def test_tasks_from_pixels_are_left_out():
     assert "Mjlab-Velocity-Rough-Unitree-G1-FlashSAC" in names
     assert "Mjlab-Lift-Cube-Yam-FlashSAC" in names
     assert "Mjlab-Lift-Cube-Yam-Rgb-FlashSAC" not in names
+
+
+def test_settings_of_another_kind_are_passed_over():
+    """A plug-in's task with a runner of its own must not end the registration of all others."""
+    import mjlab.tasks  # noqa: F401
+    from mjlab.tasks.registry import load_rl_cfg
+
+    from flashsac.mjlab_runner import settings_like
+
+    ppo = load_rl_cfg("Mjlab-Cartpole-Swingup")
+    ours = settings_like(ppo)
+    assert ours is not None
+    assert (ours.obs_groups, ours.num_steps_per_env) == (ppo.obs_groups, ppo.num_steps_per_env)
+    assert settings_like(SimpleNamespace(obs_groups=ppo.obs_groups, clip_actions=None, experiment_name="other")) is None
+    assert settings_like(SimpleNamespace(num_steps_per_env=24, clip_actions=None, experiment_name="other")) is None
 
 
 def test_the_papers_g1_task_is_there_for_both_algorithms():

@@ -50,6 +50,21 @@ class FlashSACRunnerCfg(RslRlBaseRunnerCfg):
     """Compile acting and learning."""
 
 
+def settings_like(ppo: Any) -> FlashSACRunnerCfg | None:
+    """FlashSAC's settings for a task that is registered with PPO's. None for one from pictures, and for settings of another kind, as
+    a plug-in may have: an error while mjlab loads us would take all our tasks away."""
+    from_pixels = getattr(getattr(ppo, "actor", None), "cnn_cfg", None) is not None
+    needed = ("num_steps_per_env", "obs_groups", "clip_actions", "experiment_name")
+    if from_pixels or not all(hasattr(ppo, name) for name in needed):
+        return None
+    return FlashSACRunnerCfg(
+        num_steps_per_env=ppo.num_steps_per_env,
+        obs_groups=ppo.obs_groups,
+        clip_actions=ppo.clip_actions,
+        experiment_name=f"{ppo.experiment_name}_flashsac",
+    )
+
+
 class FlashSACRunner:
     """What mjlab's commands ask of a runner: learn, save, load, and a policy to play."""
 

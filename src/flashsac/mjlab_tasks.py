@@ -13,27 +13,15 @@ from mjlab.tasks.registry import list_tasks, load_env_cfg, load_rl_cfg, register
 from mjlab.tasks.velocity.config.g1.rl_cfg import unitree_g1_ppo_runner_cfg
 from mjlab.tasks.velocity.rl import VelocityOnPolicyRunner
 
-from flashsac.mjlab_runner import SUFFIX, FlashSACRunner, FlashSACRunnerCfg
+from flashsac.mjlab_runner import SUFFIX, FlashSACRunner, FlashSACRunnerCfg, settings_like
 from flashsac.robot import g1_spec
 from flashsac.robot.g1_mjlab import OBS_GROUPS, g1_env_cfg
 
 for task_id in list_tasks():
-    ppo = load_rl_cfg(task_id)
-    from_pixels = getattr(getattr(ppo, "actor", None), "cnn_cfg", None) is not None
-    if from_pixels or task_id.endswith(SUFFIX):
-        continue
-    register_mjlab_task(
-        task_id + SUFFIX,
-        load_env_cfg(task_id),
-        load_env_cfg(task_id, play=True),
-        FlashSACRunnerCfg(
-            num_steps_per_env=ppo.num_steps_per_env,
-            obs_groups=ppo.obs_groups,
-            clip_actions=ppo.clip_actions,
-            experiment_name=f"{ppo.experiment_name}_flashsac",
-        ),
-        FlashSACRunner,
-    )
+    settings = settings_like(load_rl_cfg(task_id))
+    if settings is not None and not task_id.endswith(SUFFIX):
+        play_cfg = load_env_cfg(task_id, play=True)
+        register_mjlab_task(task_id + SUFFIX, load_env_cfg(task_id), play_cfg, settings, FlashSACRunner)
 
 
 class G1Runner(FlashSACRunner):
