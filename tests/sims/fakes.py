@@ -5,7 +5,8 @@
 - Rewards, dones and (here) observations are written into the same buffers every step; `extras` is one dict for ever.
 - The last observation comes in extras["final_obs"] in new versions that were asked to, for all environments, and stays there when
   it is old; in older versions it does not come at all.
-- Seeds go to torch's global generator. Action spaces have no bounds. Groups are tensors, or dicts of terms.
+- Seeds go to torch's global generator. The ground is drawn while the environment is built; `cfg.seed` decides it, if there is one.
+- Action spaces have no bounds. Groups are tensors, or dicts of terms.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ def parse_env_cfg(task: str, device: str = "cuda:0", num_envs: int | None = None
         scene=SimpleNamespace(num_envs=num_envs),
         is_finite_horizon=False,
         observation_noise_model=None,
+        seed=None,
     )
     if WORLD.new_version:
         config.compute_final_obs = False
@@ -88,6 +90,9 @@ class FakeLabEnv(gymnasium.Env):
 
     def __init__(self, cfg: Any, render_mode: str | None = None):
         self.cfg, self.render_mode = cfg, render_mode
+        if cfg.seed is not None:
+            torch.manual_seed(cfg.seed)
+        self.terrain = torch.rand(5)
         self.sim, self.num_envs, self.device = SimulationContext(), cfg.scene.num_envs, cfg.sim.device
         self.scene = SimpleNamespace(write_data_to_sim=lambda: None)
         self.step_dt = cfg.sim.dt * cfg.decimation

@@ -141,6 +141,16 @@ def test_a_task_of_fixed_length_ends_for_good_when_its_time_is_up(fixed):
     assert steps[-1].truncated.all()
 
 
+def test_what_is_drawn_while_building_is_the_same_every_time():
+    grounds = []
+    for outside in (1, 2):
+        torch.manual_seed(outside)
+        env = make()
+        grounds.append(env._lab.terrain)
+        env.close()
+    assert torch.equal(*grounds)
+
+
 def test_nan_is_marked_invalid_and_the_environment_is_reset():
     env = make()
     env.reset(0)

@@ -44,6 +44,7 @@ def make_isaaclab(task: Task, options: Options) -> IsaacLabVecEnv:
     if task.own_id not in gymnasium.registry:
         raise unknown_task(task.full_name, gymnasium.registry)
     config = parse_env_cfg(task.own_id, device=options.device, num_envs=options.num_envs)
+    config.seed = 0  # of what is drawn while building: terrains, startup randomisation; `reset` brings the run's own
     if hasattr(config, "compute_final_obs"):
         config.compute_final_obs = True
     if options.max_episode_steps is not None:
