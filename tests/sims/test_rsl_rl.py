@@ -11,7 +11,7 @@ from flashsac.errors import UnsupportedSpace
 from flashsac.logging import read_metrics
 from flashsac.sims.check import check_env
 from flashsac.sims.registry import environments_in, make_env
-from flashsac.sims.rsl_rl import from_rsl_rl
+from flashsac.sims.rsl_rl import RslRlVecEnv
 from tests import toy_envs
 
 SHORT: dict = dict(
@@ -88,7 +88,7 @@ def test_every_version_keeps_the_contract(make):
 
 
 def test_lost_final_observations_are_not_made_up():
-    env = from_rsl_rl(Walk())
+    env = RslRlVecEnv(Walk())
     before = env.reset(0)
     for i in range(6):
         step = env.step(torch.zeros(4, 2))
@@ -102,7 +102,7 @@ def test_lost_final_observations_are_not_made_up():
 
 
 def test_final_observations_in_extras_are_used():
-    env = from_rsl_rl(Walk(final_obs=True))
+    env = RslRlVecEnv(Walk(final_obs=True))
     first = env.reset(0)["actor"]
     step = [env.step(torch.zeros(4, 2)) for _ in range(6)][-1]
     assert step.valid.all()
@@ -119,7 +119,7 @@ class TellsTheActorOnly(Walk):
 
 
 def test_a_final_observation_without_the_critics_part_counts_as_lost():
-    env = from_rsl_rl(TellsTheActorOnly())
+    env = RslRlVecEnv(TellsTheActorOnly())
     env.reset(0)
     steps = [env.step(torch.zeros(4, 2)) for _ in range(6)]
     assert steps[-1].valid.tolist() == [False, True, False, True], (
@@ -131,7 +131,7 @@ def test_a_final_observation_without_the_critics_part_counts_as_lost():
 
 def test_nothing_counts_between_nan_and_the_next_reset():
     walk = Walk(final_obs=True)
-    env = from_rsl_rl(walk)
+    env = RslRlVecEnv(walk)
     env.reset(0)
     env.step(torch.zeros(4, 2))
     walk.buffer[1, 0] = torch.nan
@@ -143,7 +143,7 @@ def test_nothing_counts_between_nan_and_the_next_reset():
 def test_actions_are_scaled_to_the_wrappers_clip():
     walk = Walk()
     walk.clip_actions = 5.0
-    env = from_rsl_rl(walk)
+    env = RslRlVecEnv(walk)
     env.step(torch.tensor([[0.5, -9.0]] * 4))
     assert walk.last_action[0].tolist() == [2.5, -5.0]
     assert env.spec.action_low == (-5.0, -5.0)
@@ -153,11 +153,11 @@ def test_groups_that_cannot_be_used():
     walk = Walk()
     walk.get_observations = lambda: {"state": walk.buffer}
     with pytest.raises(UnsupportedSpace, match="'actor' or 'policy'"):
-        from_rsl_rl(walk)
+        RslRlVecEnv(walk)
     for rows in (torch.zeros(4, 3, 8, 8), {"height": torch.zeros(4, 1)}):
         walk.get_observations = lambda rows=rows: {"actor": rows}
         with pytest.raises(UnsupportedSpace, match="state vectors"):
-            from_rsl_rl(walk)
+            RslRlVecEnv(walk)
 
 
 @pytest.mark.parametrize("as_function", [False, True])
@@ -176,7 +176,7 @@ def test_train(tmp_path, capsys, as_function):
 
 
 def test_objects_keep_their_number_of_environments_and_get_the_preset_for_many():
-    assert environments_in(Walk()) == environments_in(from_rsl_rl(Walk())) == 4
+    assert environments_in(Walk()) == environments_in(RslRlVecEnv(Walk())) == 4
     assert flashsac.configure(Walk()).agent == flashsac.configure("x:y", preset="parallel").agent
     assert flashsac.configure(toy_envs.PointEnv()).agent == flashsac.configure("x:y", preset="single").agent
 

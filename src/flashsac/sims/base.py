@@ -88,6 +88,11 @@ class ActionScaler:
         return (self._low + 0.5 * (unit + 1.0) * (self._high - self._low)).astype(self._dtype)
 
 
+def rescaled(action: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """The same in torch, for simulators that take tensors: on the device of the bounds."""
+    return low + 0.5 * (action.to(low).clamp(-1.0, 1.0) + 1.0) * (high - low)
+
+
 Rows = Tensor | np.ndarray
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flashsac.errors import FlashSACError, RenderError
 from flashsac.sims.base import ActionScaler, Unsaved, action_bounds, autoreset, first_obs
+from flashsac.sims.sequential import environment_seeds
 from flashsac.types import EnvSpec, Obs, Step
 
 # EnvPool gives every task of a dm_control domain the union of the domain's observations: what to leave out, by task.
@@ -111,9 +112,8 @@ class EnvPoolVecEnv(Unsaved):
 
     def reset(self, seed: int) -> Obs:
         self.close()
-        # Neighbouring seeds share no environment: a run with seed 1 must not repeat the episodes of seed 0.
-        seeds = np.random.SeedSequence(seed).generate_state(self.spec.num_envs) % 2**31
-        options = dict(self._options, seed=seeds.tolist())
+        seeds = [each % 2**31 for each in environment_seeds(seed, self.spec.num_envs)]  # what EnvPool takes
+        options = dict(self._options, seed=seeds)
         if self._render:
             options["render_mode"] = "rgb_array"
         self._pool = self._envpool.make(self._id, env_type="gymnasium", **options)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from flashsac.errors import FlashSACError, RenderError, UnsupportedSpace
-from flashsac.sims.base import Unsaved, autoreset, first_obs
+from flashsac.sims.base import Unsaved, autoreset, first_obs, rescaled
 from flashsac.sims.engines import Options
 from flashsac.sims.tasks import Task, unknown_task
 from flashsac.types import EnvSpec, Obs, Step
@@ -117,12 +117,10 @@ class IsaacLabVecEnv(Unsaved):
         return first_obs(self._flat(obs))
 
     def step(self, action: Tensor) -> Step:
-        unit = action.to(self.spec.device).clamp(-1.0, 1.0)
+        native = rescaled(action, self._low, self._high)
         self._stepping = True
         try:
-            obs, reward, terminated, timed_out, extras = self._env.step(
-                self._low + 0.5 * (unit + 1.0) * (self._high - self._low)
-            )
+            obs, reward, terminated, timed_out, extras = self._env.step(native)
         finally:
             self._stepping = False
         ended = terminated | timed_out

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from flashsac.errors import FlashSACError, MissingExtra
-from flashsac.sims.base import Unsaved, VecEnv, action_bounds, autoreset, first_obs
+from flashsac.sims.base import Unsaved, VecEnv, action_bounds, autoreset, first_obs, rescaled
 from flashsac.sims.engines import Options
 from flashsac.sims.sequential import Outcome, environment_seeds
 from flashsac.sims.tasks import Task, unknown_task
@@ -91,8 +91,7 @@ class BatchedManiSkill(Unsaved):
         return first_obs({"actor": obs})
 
     def step(self, action: Tensor) -> Step:
-        native = self._low + 0.5 * (action.to(self._low).clamp(-1, 1) + 1) * (self._high - self._low)
-        obs, reward, terminated, truncated, info = self._env.step(native)
+        obs, reward, terminated, truncated, info = self._env.step(rescaled(action, self._low, self._high))
         numbers = {"success": info["success"].cpu().numpy()} if "success" in info else {}
         return autoreset({"actor": obs}, reward, terminated, truncated, numbers, self._reset_envs)
 

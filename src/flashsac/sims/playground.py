@@ -24,6 +24,8 @@ from flashsac.sims.tasks import Task
 from flashsac.types import EnvSpec, Obs, Step
 
 FRAME_SIZE = 480
+_GROUPS = {"actor": "state", "critic": "privileged_state"}
+"""What Playground calls them, where there are several."""
 
 
 def make_playground(task: Task, options: Options) -> PlaygroundVecEnv:
@@ -50,8 +52,7 @@ class PlaygroundVecEnv:
         if isinstance(sizes, int):
             widths = {"actor": sizes}
         else:
-            names = {"actor": "state", "critic": "privileged_state"}
-            widths = {group: int(np.prod(sizes[name])) for group, name in names.items() if name in sizes}
+            widths = {group: int(np.prod(sizes[name])) for group, name in _GROUPS.items() if name in sizes}
         self._limit: int = options.max_episode_steps or config.episode_length // config.action_repeat
         self.spec = EnvSpec(
             num_envs=options.num_envs,
@@ -124,8 +125,7 @@ class PlaygroundVecEnv:
         obs = self._state.obs
         if not isinstance(obs, dict):
             return {"actor": torch.from_dlpack(obs)}
-        names = {"actor": "state", "critic": "privileged_state"}
-        return {group: torch.from_dlpack(obs[names[group]]).flatten(1) for group in self.spec.obs}
+        return {group: torch.from_dlpack(obs[_GROUPS[group]]).flatten(1) for group in self.spec.obs}
 
     def render(self) -> np.ndarray:
         import mujoco

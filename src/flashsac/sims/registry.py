@@ -188,7 +188,7 @@ def _users_own(source: Any, config: EnvConfig, *, name: str | None = None, rende
     from gymnasium.vector import VectorEnv
 
     from flashsac.sims.gymnasium import from_factory, with_arguments
-    from flashsac.sims.rsl_rl import from_rsl_rl, speaks_rsl_rl
+    from flashsac.sims.rsl_rl import RslRlVecEnv, speaks_rsl_rl
     from flashsac.sims.sequential import starting_with
     from flashsac.types import EnvSpec
 
@@ -204,7 +204,7 @@ def _users_own(source: Any, config: EnvConfig, *, name: str | None = None, rende
             "gymnasium.make(...)) and say how many with --env.num-envs N; the trainer steps them together itself."
         )
     if speaks_rsl_rl(first):
-        return from_rsl_rl(first)
+        return RslRlVecEnv(first)
     if isinstance(getattr(first, "spec", None), EnvSpec):
         return first  # many environments already, by our own contract
     if make is None and config.num_envs != 1:

@@ -32,13 +32,8 @@ def speaks_rsl_rl(env: Any) -> bool:
     return all(hasattr(env, part) for part in ("num_envs", "num_actions", "get_observations", "step"))
 
 
-def from_rsl_rl(env: Any) -> RslRlVecEnv:
-    """Environments that already speak rsl_rl's VecEnv, as ours."""
-    return RslRlVecEnv(env)
-
-
 class RslRlVecEnv(Unsaved):
-    """Wraps one batch of environments; it cannot make another, so there is nothing to evaluate or to film on."""
+    """Environments that already speak rsl_rl's VecEnv, as ours. There is no second batch of them to evaluate or to film on."""
 
     def __init__(self, env: Any):
         self._env = env
