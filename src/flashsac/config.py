@@ -97,7 +97,8 @@ class EnvConfig:
     num_envs: int = 1024
     """Environments stepped together."""
     engine: EngineName | Literal["auto"] = "auto"
-    """Which implementation simulates the task; auto takes the fast one, or with one environment one that can resume exactly."""
+    """Which implementation simulates the task; auto takes the fast one, or with one environment Gymnasium or dm_control, which resume
+    exactly."""
     max_episode_steps: int | None = None
     """Cut episodes after this many steps (default: the task's own limit)."""
     overlap: bool = True
