@@ -59,8 +59,9 @@ def test_maniskill_names_the_nearest_and_what_has_no_reward():
         _registered("Empty-v1", known)
 
 
-def test_mjlab_tasks_that_cannot_be_trained_by_name():
-    task = find_task("mjlab:Somebodys-Robot")
+@pytest.mark.parametrize("name", ["Somebodys-Robot", "Somebodys-Robot-FlashSAC"])
+def test_mjlab_tasks_that_cannot_be_trained_by_name(name):
+    task = find_task(f"mjlab:{name}")
     assert task is not None
     groups = SimpleNamespace(obs_groups={"actor": ("actor",)})
     still, tracking = (

@@ -59,8 +59,8 @@ def _check_trainable(task: Task, cfg: Any, rl_cfg: Any) -> None:
         )
     if any(getattr(command, "motion_file", None) == "" for command in (cfg.commands or {}).values()):
         raise FlashSACError(
-            f"{task.full_name} needs a motion file, which only mjlab's own command takes: train {task.own_id}-FlashSAC "
-            "--env.commands.motion.motion-file FILE (docs/simulators/mjlab.md)."
+            f"{task.full_name} needs a motion file, which only mjlab's own command takes: train "
+            f"{task.own_id.removesuffix('-FlashSAC')}-FlashSAC --env.commands.motion.motion-file FILE (docs/simulators/mjlab.md)."
         )
 
 
