@@ -13,6 +13,7 @@ from mjlab.tasks.registry import list_tasks, load_env_cfg, load_rl_cfg, register
 from mjlab.tasks.velocity.config.g1.rl_cfg import unitree_g1_ppo_runner_cfg
 from mjlab.tasks.velocity.rl import VelocityOnPolicyRunner
 
+from flashsac.config import AgentConfig
 from flashsac.mjlab_runner import SUFFIX, FlashSACRunner, FlashSACRunnerCfg, settings_like
 from flashsac.robot import g1_spec
 from flashsac.robot.g1_mjlab import OBS_GROUPS, g1_env_cfg
@@ -35,14 +36,21 @@ class G1Runner(FlashSACRunner):
         return f"mjlab:FlashSAC-G1-{'Rough' if rough else 'Flat'}"
 
 
-# The paper's G1 task, with FlashSAC and its reward weights; as TASK-PPO with mjlab's PPO and the paper's weights for it.
+# The paper's G1 task, with FlashSAC, its reward weights, context estimator and mirrored batches; as TASK-PPO with mjlab's PPO and the
+# paper's weights for it, without estimator and mirror.
 for name, rough in (("Flat", False), ("Rough", True)):
     task_id, experiment = f"FlashSAC-G1-{name}", f"flashsac_g1_{name.lower()}"
     register_mjlab_task(
         task_id,
         g1_env_cfg(rough=rough),
         g1_env_cfg(rough=rough, play=True),
-        FlashSACRunnerCfg(num_steps_per_env=24, obs_groups=OBS_GROUPS, experiment_name=experiment),
+        FlashSACRunnerCfg(
+            num_steps_per_env=24,
+            obs_groups=OBS_GROUPS,
+            experiment_name=experiment,
+            algorithm=AgentConfig(symmetry=True),
+            history=5,
+        ),
         G1Runner,
     )
     register_mjlab_task(
