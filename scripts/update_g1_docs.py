@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from flashsac.robot.g1 import G1, OBSERVATION, PRIVILEGED
+from flashsac.robot.g1 import G1, OBSERVATION, PPO_ACTION_SCALE, PRIVILEGED
 from flashsac.robot.randomize import COMMANDS, RANDOMIZATION, START
 from flashsac.robot.rewards import REWARDS
 from flashsac.robot.terrain import TERRAIN
@@ -30,10 +30,11 @@ def render(text: str) -> str:
 
 def joints() -> str:
     rows = (
-        (f"`{joint.name}`", joint.default, joint.stiffness, joint.damping, round(scale, 4))
-        for joint, scale in zip(G1.joints, G1.action_scale, strict=True)
+        (f"`{joint.name}`", joint.default, joint.stiffness, joint.damping, round(flashsac, 4), round(ppo, 4))
+        for joint, flashsac, ppo in zip(G1.joints, G1.action_scale, PPO_ACTION_SCALE, strict=True)
     )
-    return _table(("joint", "default, rad", "stiffness", "damping", "rad per unit of action"), rows)
+    head = ("joint", "default, rad", "stiffness", "damping", "rad per unit of action, FlashSAC", "PPO")
+    return _table(head, rows)
 
 
 def observations() -> str:

@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("mjlab")
 
 from flashsac.config import EnvConfig
-from flashsac.robot.g1 import G1, JOINTS, PRIVILEGED, STANDING_HEIGHT
+from flashsac.robot.g1 import ACTION_SCALE, G1, JOINTS, PPO_ACTION_SCALE, PRIVILEGED, STANDING_HEIGHT
 from flashsac.robot.g1_mjlab import g1_env_cfg
 from flashsac.robot.g1_mjlab_state import _readers
 from flashsac.robot.randomize import RANDOMIZATION
@@ -100,12 +100,13 @@ def test_rates(flat):
 def test_actions_move_the_targets(flat):
     flat.reset(0)
     action = torch.zeros(N, 29)
-    action[:, 3] = 1.0
+    action[:, 3], action[:, 9] = 1.0, -1.0  # knees
     flat.step(action)
     bias = robot(flat).data.encoder_bias
     moved = robot(flat).data.joint_pos_target + bias - robot(flat).data.default_joint_pos
     expected = torch.zeros(N, 29)
     expected[:, 3] = G1.action_scale[3]
+    expected[:, 9] = -0.087267 - 0.42  # the stop
     assert torch.allclose(moved, expected, atol=1e-5)
 
 
@@ -249,8 +250,10 @@ def test_standing_is_paid_and_lying_ends(flat):
 
 
 def test_columns():
-    for column in ("flashsac", "ppo"):
+    names = [joint.name for joint in JOINTS]
+    for column, scale in (("flashsac", ACTION_SCALE), ("ppo", PPO_ACTION_SCALE)):
         cfg = g1_env_cfg(rough=False, column=column)
+        assert cfg.actions["joint_pos"].scale == dict(zip(names, scale, strict=True))
         expected = {reward.name: reward.weight(column) for reward in REWARDS if reward.weight(column) is not None}
         assert {name: term.weight for name, term in cfg.rewards.items()} == expected
     assert g1_env_cfg(rough=False).rewards["track_linear_velocity"].params["sigma"] == 0.25

@@ -39,9 +39,19 @@ JOINTS = (
 )
 """Name, default angle, stiffness and damping."""
 
-ACTION_SCALE = tuple(0.25 * G1_LIMITS[joint.name].torque / joint.stiffness for joint in JOINTS)
-"""Radians per unit of action: a full one asks a motor at rest for a quarter of its torque. The paper names none; these belong to the
-design that its gains are from (BeyondMimic)."""
+PPO_ACTION_SCALE = tuple(0.25 * G1_LIMITS[joint.name].torque / joint.stiffness for joint in JOINTS)
+"""Radians per unit of action where actions have no bounds: one unit asks a motor at rest for a quarter of its torque. The paper names
+none; these belong to the design that its gains are from (BeyondMimic)."""
+
+
+def _reach(joint: Joint, unit: float) -> float:
+    limits = G1_LIMITS[joint.name]
+    return min(3.0 * unit, max(limits.upper - joint.default, joint.default - limits.lower))
+
+
+ACTION_SCALE = tuple(_reach(joint, unit) for joint, unit in zip(JOINTS, PPO_ACTION_SCALE, strict=True))
+"""The same for FlashSAC, whose actions end at one unit: three of PPO's, or as far as the joint goes. With one of PPO's no foot could
+be put on a step of 23 cm."""
 
 OBSERVATION = (
     Term("angular_velocity", 3, noise=0.2),

@@ -31,7 +31,16 @@ from mjlab.utils.noise import UniformNoiseCfg
 from mjlab.viewer import ViewerConfig
 
 from flashsac.robot.description import Joint, Term
-from flashsac.robot.g1 import G1, HEIGHT_MAP, HEIGHT_MAP_SPACING, OBSERVATION, PRIVILEGED, STANDING_HEIGHT
+from flashsac.robot.g1 import (
+    G1,
+    HEIGHT_MAP,
+    HEIGHT_MAP_SPACING,
+    OBSERVATION,
+    PPO_ACTION_SCALE,
+    PRIVILEGED,
+    STANDING_HEIGHT,
+)
+from flashsac.robot.g1_limits import G1_LIMITS
 from flashsac.robot.g1_mjlab_state import (
     BODIES_SENSOR,
     COMMAND,
@@ -62,7 +71,7 @@ def g1_env_cfg(*, rough: bool, column: Column = "flashsac", play: bool = False) 
             extent=2.0,
         ),
         observations={"actor": _group(OBSERVATION), "privileged": _group(PRIVILEGED)},
-        actions=_actions(),
+        actions=_actions(column),
         commands=_commands(),
         events=_events(),
         rewards=_rewards(column),
@@ -196,9 +205,21 @@ def _group(terms: tuple[Term, ...]) -> ObservationGroupCfg:
     return ObservationGroupCfg(terms={term.name: term_cfg(term) for term in terms}, enable_corruption=True)
 
 
-def _actions() -> dict[str, ActionTermCfg]:
-    scale = {joint.name: scale for joint, scale in zip(G1.joints, G1.action_scale, strict=True)}
-    return {"joint_pos": JointPositionActionCfg(entity_name="robot", actuator_names=(".*",), scale=scale)}
+@dataclasses.dataclass(kw_only=True)
+class _WithinStops(JointPositionActionCfg):
+    """Targets end at the joints' stops, as in deploy/safety.py."""
+
+    def build(self, env: Any) -> Any:
+        # Not before: mjlab's command line cannot show such a value among its defaults.
+        self.clip = {name: (limits.lower, limits.upper) for name, limits in G1_LIMITS.items()}
+        return super().build(env)
+
+
+def _actions(column: Column) -> dict[str, ActionTermCfg]:
+    """PPO's stay as the design has them that they are from."""
+    scales, cfg = (PPO_ACTION_SCALE, JointPositionActionCfg) if column == "ppo" else (G1.action_scale, _WithinStops)
+    scale = {joint.name: scale for joint, scale in zip(G1.joints, scales, strict=True)}
+    return {"joint_pos": cfg(entity_name="robot", actuator_names=(".*",), scale=scale)}
 
 
 def _commands() -> dict[str, CommandTermCfg]:
