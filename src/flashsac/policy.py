@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,8 @@ class Policy:
     def env_config(self) -> EnvConfig:
         """One environment that shows what this policy wants to see."""
         blind, history = self.meta.get("blind", False), self.meta.get("history", 0)
-        config = EnvConfig(num_envs=1, overlap=False, history=history, blind=blind)
+        options = tuple(self.meta.get("options", ()))
+        config = EnvConfig(num_envs=1, overlap=False, history=history, blind=blind, options=options)
         if "pixels" not in self.meta:
             return config
         seen, with_state = self.meta["pixels"], bool(self.obs_dim)
@@ -140,9 +142,16 @@ class Policy:
 
 
 def make_policy(
-    actor: Actor, encoder: Encoder, task: str, spec: EnvSpec, config: AgentConfig, *, blind: bool = False
+    actor: Actor,
+    encoder: Encoder,
+    task: str,
+    spec: EnvSpec,
+    config: AgentConfig,
+    *,
+    blind: bool = False,
+    options: Sequence[str] = (),
 ) -> Policy:
-    """The weights plus what is needed to rebuild the networks around them, and the environment. `blind` as in EnvConfig."""
+    """The weights plus what is needed to rebuild the networks around them, and the environment; `blind`, `options` as in EnvConfig."""
     meta = {
         "format": FORMAT,
         "task": task,
@@ -153,6 +162,8 @@ def make_policy(
     }
     if blind:
         meta["blind"] = True
+    if options:
+        meta["options"] = list(options)
     if spec.history:
         meta["history"] = spec.history
         meta["encoder"] = {"context_latent": config.context_latent}

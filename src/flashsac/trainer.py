@@ -311,8 +311,10 @@ class Trainer:
     def policy(self) -> Policy:
         """A copy of it as it stands now, in fp32 as for everybody who loads it: what is judged must be what is used."""
         learner, config = self.agent.learner, self.config
-        task, spec, blind = self.run.task, self.env.spec, config.env.blind
-        live = make_policy(learner.actor, learner.encoder, task, spec, config.agent, blind=blind)
+        task, spec, env = self.run.task, self.env.spec, config.env
+        live = make_policy(
+            learner.actor, learner.encoder, task, spec, config.agent, blind=env.blind, options=env.options
+        )
         return policy_from(live.meta, live.weights(), source="the trainer").to(self.agent.device)
 
     def _save_policy(self, path: Path) -> None:

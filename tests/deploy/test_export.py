@@ -6,18 +6,24 @@ import dataclasses
 import json
 from pathlib import Path
 
+import envpool
 import numpy as np
 import onnx
 import pytest
 import torch
 
 from flashsac.deploy import export as exporting
+from flashsac.deploy.commands import Fixed
+from flashsac.deploy.loop import Loop
 from flashsac.deploy.onnx_policy import KEY, OnnxPolicy
+from flashsac.deploy.safety import Safety
 from flashsac.errors import CheckpointError, FlashSACError
-from flashsac.policy import load_policy
+from flashsac.policy import find_policy, load_policy
 from flashsac.robot.description import Robot
 from flashsac.robot.known import robot_of
+from flashsac.robot.playground import OF_TRAINING_ALONE, SETTINGS
 from tests import toy_envs
+from tests.deploy.fake_robots import Puppet
 from tests.helpers import cli, tiny_run
 
 G1 = "playground:G1JoystickFlatTerrain"
@@ -55,6 +61,67 @@ def test_metadata_comes_back_whole(g1_file):
     assert info.observations == {"actor": [103]}
     assert len(info.action_low) == 29
     assert Robot.from_json(info.robot.to_json()) == info.robot
+
+
+def test_the_robot_is_the_one_it_was_trained_as(tmp_path):
+    """With other settings than the task's own: the file alone knows them, and what cannot be passed on is refused."""
+    options = (
+        "action_scale=0.25",
+        "ctrl_dt=0.04",
+        "sim_dt=0.004",
+        "lin_vel_x_max=1.5",
+        "noise_level=0.5",
+        "pose_scale=0",
+    )
+    env = dict(num_envs=2, blind=True, options=options)
+    run = tiny_run(tmp_path / "run", G1, steps=150, eval=dict(every=0), env=env)
+    alone = tmp_path / "alone.safetensors"
+    alone.write_bytes(find_policy(run).read_bytes())
+    assert exporting.main([str(alone), "--out", str(tmp_path / "g1.onnx"), "--observations", "64"]) == 0
+    robot = OnnxPolicy(tmp_path / "g1.onnx").robot()
+    assert robot.action_scale == (0.25,) * 29
+    assert (robot.policy_hz, robot.motor_hz) == (25.0, 250.0)
+    assert robot.command_range == ((-1.0, 1.5), (-0.5, 0.5), (-1.0, 1.0))
+    assert [term.noise for term in robot.observation] == [0.1, 0.025, 0.0, 0.015, 0.75, 0.0, 0.0]
+    policy = load_policy(alone)
+    assert policy.env_config().options == options
+    policy.meta["options"].append("frame_stack=2")
+    with pytest.raises(FlashSACError, match="frame_stack=2, and nobody knows what that means for the robot"):
+        exporting._robot(policy)
+    del policy.meta["options"]  # a file from before they were kept
+    assert policy.env_config().options == ()
+    assert exporting._robot(policy).action_scale == (0.5,) * 29
+    with pytest.raises(FlashSACError, match="robot of mjlab:FlashSAC-G1-Flat"):
+        robot_of("mjlab:FlashSAC-G1-Flat", ("action_scale=1",))
+
+
+def test_what_envpool_says_of_the_settings():
+    told = envpool.make_spec("G1JoystickFlatTerrain-v1").config._asdict()
+    assert {name: told[name] for name in SETTINGS} == SETTINGS
+    unsaid = {name for name in told if name not in SETTINGS and not OF_TRAINING_ALONE.fullmatch(name)}
+    pool = "num_envs batch_size max_num_players base_path env_seed gym_reset_return_info frame_stack task_name"
+    assert unsaid == set(pool.split())
+
+
+def test_other_bounds_of_actions(g1_run):
+    """A 1 of the network's is a 2 of the simulator's: twice the angle, and what is shown as the last action."""
+    policy = load_policy(g1_run)
+    policy.meta |= {"action_low": [-2.0] * 29, "action_high": [2.0] * 29}
+    robot = exporting._robot(policy)
+    robot = dataclasses.replace(
+        robot, observation=tuple(dataclasses.replace(term, delay=0) for term in robot.observation)
+    )
+    puppet, seen = Puppet(29), []
+    puppet.position = np.array([joint.default for joint in robot.joints])
+    act = lambda obs: seen.append(obs["actor"]) or np.full(29, 0.1)
+    blind = robot.blind()
+    Loop(blind, act, puppet, Fixed((0, 0, 0)), Safety(blind), real_time=False).run(0.04)
+    # 0.1 of the network's is 0.2 of the simulator's, each of which is 0.5 rad.
+    np.testing.assert_allclose(puppet.targets[-1] - [joint.default for joint in robot.joints], 0.1, atol=1e-9)
+    np.testing.assert_allclose(seen[1][9 + 58 : 9 + 87], 0.2, atol=1e-6)
+    policy.meta["action_low"] = [-1.0] * 29
+    with pytest.raises(FlashSACError, match="the same bound for all joints and both directions"):
+        exporting._robot(policy)
 
 
 def test_any_task_can_be_exported(tmp_path):

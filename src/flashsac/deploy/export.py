@@ -228,7 +228,7 @@ def _examples(policy: Policy, count: int) -> tuple[Tensor, ...]:
 
 
 def _robot(policy: Policy) -> Robot | None:
-    robot = robot_of(policy.task)
+    robot = robot_of(policy.task, policy.meta.get("options", ()))
     if robot is None:
         return None
     if policy.obs_dim == robot.blind().obs_dim:
@@ -239,7 +239,25 @@ def _robot(policy: Policy) -> Robot | None:
             f"this policy of {policy.task} takes {policy.shapes}, but {robot.name} as described gives {robot.shapes()}: it was "
             "trained with other --env settings, which no robot could serve."
         )
-    return robot
+    return _bounded(robot, policy)
+
+
+def _bounded(robot: Robot, policy: Policy) -> Robot:
+    """What the network's 1 stands for in the simulator, which shows it as the last action too."""
+    low, high = (np.array(policy.meta[name], float) for name in ("action_low", "action_high"))
+    bound = float(high[0])
+    if not (np.isfinite(bound) and (high == bound).all() and (low == -bound).all()):
+        raise FlashSACError(
+            f"this policy of {policy.task} was trained on actions from {list(low)} to {list(high)}; a robot needs the same bound for "
+            "all joints and both directions. Train it with such."
+        )
+    seen = tuple(
+        dataclasses.replace(term, scale=bound * term.scale) if term.name == "last_action" else term
+        for term in robot.observation
+    )
+    return dataclasses.replace(
+        robot, action_scale=tuple(bound * scale for scale in robot.action_scale), observation=seen
+    )
 
 
 def _step(policy_file: Path) -> int | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from flashsac.errors import FlashSACError
 from flashsac.robot.description import Robot, with_limits
 from flashsac.robot.g1 import G1
 from flashsac.robot.g1_limits import G1_LIMITS
-from flashsac.robot.playground import G1_JOYSTICK
+from flashsac.robot.playground import G1_JOYSTICK, g1_joystick
 
 ROBOTS = {
     "mjlab:FlashSAC-G1-Flat": with_limits(G1, G1_LIMITS),
@@ -16,5 +19,13 @@ ROBOTS = {
 """By task. An entry here is all that makes a task's policies deployable."""
 
 
-def robot_of(task: str) -> Robot | None:
-    return ROBOTS.get(task)
+def robot_of(task: str, options: Sequence[str] = ()) -> Robot | None:
+    """As a policy knows it that was trained with these --env.options."""
+    robot = ROBOTS.get(task)
+    if robot is None or not options:
+        return robot
+    if robot is not G1_JOYSTICK:
+        raise FlashSACError(
+            f"nobody knows what --env.options {' '.join(options)} mean for the robot of {task}: say so in robot/known.py."
+        )
+    return g1_joystick(options)

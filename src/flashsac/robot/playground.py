@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from flashsac.errors import FlashSACError
 from flashsac.robot.description import Joint, Robot, Term, with_limits
 from flashsac.robot.g1_limits import G1_LIMITS
 
@@ -40,27 +44,76 @@ G1_JOINTS = (
 )
 """The keyframe "knees_bent"; stiffness of its actuators, damping of its joints."""
 
-G1_JOYSTICK = with_limits(
-    Robot(
+SETTINGS = {
+    "ctrl_dt": 0.02,
+    "sim_dt": 0.002,
+    "action_scale": 0.5,
+    "noise_level": 1.0,
+    "noise_linvel": 0.1,
+    "noise_gyro": 0.2,
+    "noise_gravity": 0.05,
+    "noise_joint_pos": 0.03,
+    "noise_joint_vel": 1.5,
+    "lin_vel_x_min": -1.0,
+    "lin_vel_x_max": 1.0,
+    "lin_vel_y_min": -0.5,
+    "lin_vel_y_max": 0.5,
+    "ang_vel_yaw_min": -1.0,
+    "ang_vel_yaw_max": 1.0,
+}
+"""Those of EnvPool's settings (--env.options) that a robot must know, and their defaults."""
+
+OF_TRAINING_ALONE = re.compile(
+    r"\w+_scale|push_\w+|tracking_sigma|max_foot_height|base_height_target|max_contact_force|soft_joint_pos_limit_factor"
+    r"|max_episode_steps|seed|num_threads|thread_affinity_offset"
+)
+"""Those that it need not know: rewards, pushes, the simulator's own affairs."""
+
+
+def g1_joystick(options: Sequence[str] = ()) -> Robot:
+    """What `state` holds in G1JoystickFlatTerrain and G1JoystickRoughTerrain, when they were trained with these options."""
+    given, joints = SETTINGS | _told(options), len(G1_JOINTS)
+
+    def noise(name: str) -> float:
+        return given["noise_level"] * given[f"noise_{name}"]
+
+    robot = Robot(
         "unitree_g1",
         G1_JOINTS,
-        action_scale=(0.5,) * len(G1_JOINTS),
+        action_scale=(given["action_scale"],) * joints,
         observation=(
-            Term("linear_velocity", 3, noise=0.1),
-            Term("angular_velocity", 3, noise=0.2),
-            Term("gravity", 3, noise=0.05),
+            Term("linear_velocity", 3, noise=noise("linvel")),
+            Term("angular_velocity", 3, noise=noise("gyro")),
+            Term("gravity", 3, noise=noise("gravity")),
             Term("command", 3),
-            Term("joint_position", len(G1_JOINTS), noise=0.03),
-            Term("joint_velocity", len(G1_JOINTS), noise=1.5),
+            Term("joint_position", joints, noise=noise("joint_pos")),
+            Term("joint_velocity", joints, noise=noise("joint_vel")),
             # The task computes the observation before it notes the action and moves the phase on.
-            Term("last_action", len(G1_JOINTS), delay=1),
+            Term("last_action", joints, delay=1),
             Term("phase", 4, delay=1),
         ),
-        policy_hz=50.0,
-        motor_hz=500.0,
+        policy_hz=1.0 / given["ctrl_dt"],
+        motor_hz=1.0 / given["sim_dt"],
         gait_hz=1.375,  # trained on 1.25 to 1.5
-        command_range=((-1.0, 1.0), (-0.5, 0.5), (-1.0, 1.0)),
-    ),
-    G1_LIMITS,
-)
-"""What `state` holds in G1JoystickFlatTerrain and G1JoystickRoughTerrain."""
+        command_range=(
+            (given["lin_vel_x_min"], given["lin_vel_x_max"]),
+            (given["lin_vel_y_min"], given["lin_vel_y_max"]),
+            (given["ang_vel_yaw_min"], given["ang_vel_yaw_max"]),
+        ),
+    )
+    return with_limits(robot, G1_LIMITS)
+
+
+def _told(options: Sequence[str]) -> dict[str, float]:
+    """By name; the last one counts, as in training."""
+    told = dict(option.split("=", 1) for option in options)
+    for name, value in told.items():
+        if name not in SETTINGS and not OF_TRAINING_ALONE.fullmatch(name):
+            raise FlashSACError(
+                f"this policy was trained with --env.options {name}={value}, and nobody knows what that means for the robot: say so "
+                "in robot/playground.py, or train without it."
+            )
+    return {name: float(value) for name, value in told.items() if name in SETTINGS}
+
+
+G1_JOYSTICK = g1_joystick()
