@@ -12,11 +12,13 @@ import time
 import numpy as np
 import pytest
 
+from flashsac.deploy import report
 from flashsac.deploy.commands import Fixed
 from flashsac.deploy.deploy import DeployOptions, deploy
-from flashsac.deploy.loop import Loop
+from flashsac.deploy.loop import Episode, Loop
 from flashsac.deploy.mujoco_robot import MujocoRobot, World, pd_torque
 from flashsac.deploy.onnx_policy import OnnxPolicy
+from flashsac.deploy.report import Torques
 from flashsac.deploy.safety import Safety, SafetyLimits
 from flashsac.errors import FlashSACError
 from flashsac.robot.playground import G1_JOYSTICK as ROBOT
@@ -108,6 +110,30 @@ def test_an_unsafe_policy_is_held_back():
     assert np.all(np.abs(np.diff(targets, axis=0)) <= np.array([limit.speed for limit in limits]) / 50 + 1e-9)
     share = np.array(asked) / [limit.torque for limit in limits]
     assert 0.49 < share.max() <= 0.5 + 1e-9
+    assert report.summarise(episode)["held_back"] == 1.0
+
+
+def test_torques_of_every_motor_step_are_reported():
+    """A target that jumps by a radian and back within one policy step: what it asks for is over when the step is."""
+    robot = MujocoRobot(ROBOT, World(spread=0.0))
+    for step in range(10):
+        robot.write(DEFAULT + (1.0 if step == 0 else 0.0), STIFFNESS, DAMPING)
+    robot.damp()
+    row = report.summarise(Episode(), Torques(np.array(robot.torques), robot.torque_limits))
+    assert row["torque_max"] == pytest.approx(75.0)  # 75 Nm/rad in the hips and knees, whose motors have more
+    # Shoulders and elbows have 25 Nm, waist roll and pitch 50; all have 75 Nm/rad.
+    assert row["saturated"] == pytest.approx((8 + 2) / (10 * 29))
+    robot.reset()
+    assert robot.torques == []
+
+
+def test_the_report_knows_better_than_late_sensors(g1_file, monkeypatch):
+    seen = []
+    monkeypatch.setattr("flashsac.deploy.deploy.report.summarise", lambda episode, torques: seen.append(episode) or {})
+    deploy(g1_file, DeployOptions(seconds=0.2, world=World(observation_delay=1.0), safety=SafetyLimits(tilt=4.0)))
+    first, *_, last = [moment.sensors for moment in seen[0].moments]
+    assert last.time == pytest.approx(first.time + 0.18)
+    assert np.abs(last.position - first.position).max() > 0.01, "all that the policy felt was the first pose"
 
 
 def test_delays_pushes_and_friction():

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flashsac.deploy.commands import Command
+from flashsac.deploy.commands import Command, Fixed
 from flashsac.deploy.interface import Sensors, gravity_in_base
+from flashsac.deploy.loop import Loop
 from flashsac.deploy.mujoco_robot import pd_torque
+from flashsac.deploy.report import summarise, table
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping, tilt_of
 from flashsac.errors import FlashSACError
 from flashsac.robot.description import Joint, Limits, Robot, Term
+from tests.deploy.fake_robots import Puppet
 
 TWO = Robot(
     "two_joints",
@@ -61,6 +64,18 @@ def test_targets_stay_within_the_stops_and_the_speed():
     np.testing.assert_allclose(target, [1.0, 0.0])
     half = Safety(TWO, SafetyLimits(speed=0.5))
     np.testing.assert_allclose(half.target(np.array([-5.0, 5.0]), felt()), [-0.1, 0.55])
+
+
+def test_the_report_tells_what_was_held_back():
+    puppet = Puppet(2)
+    puppet.position = np.array([0.0, 0.35])
+    loop = Loop(TWO, lambda obs: np.zeros(2), puppet, Fixed((0, 0, 0)), Safety(TWO), real_time=False)
+    episode = loop.run(0.08)
+    # To the default pose the knee, 0.1 rad a step, takes two steps, the hip one: one of eight targets is held back.
+    np.testing.assert_allclose([moment.target[1] for moment in episode.moments], [0.45, 0.5, 0.5, 0.5])
+    row = summarise(episode)
+    assert row["held_back"] == 1 / 8
+    assert "targets held back         0.125" in table([row])
 
 
 def test_targets_ask_for_no_more_than_the_torque():

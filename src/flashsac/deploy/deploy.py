@@ -105,8 +105,7 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
         if commands.read(0.0) is None:
             print("the robot holds its default pose until the first command comes", flush=True)
         for number in range(1 if real else options.episodes):
-            torques = Torques()
-            watch = _Watch(simulated, torques, Path(options.video) if options.video and number == 0 else None)
+            watch = _Watch(simulated, Path(options.video) if options.video and number == 0 else None)
             loop = Loop(
                 described,
                 policy,
@@ -117,6 +116,7 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 real_time=real_time,
                 stand=options.stand if options.stand is not None else 3.0 if real else 0.0,
                 watch=watch,
+                truth=simulated.truth if simulated else None,
             )
             if simulated:
                 simulated.reset()
@@ -124,6 +124,7 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 episode = loop.run(options.seconds, damp=1.0 if real_time else 0.0)
             finally:
                 watch.close()
+            torques = Torques(np.array(simulated.torques), simulated.torque_limits) if simulated else None
             rows.append(report.summarise(episode, torques))
             if episode.stopped == BY_HAND:
                 break
@@ -133,8 +134,8 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
 class _Watch:
     """Looks at a simulated robot after every policy step."""
 
-    def __init__(self, robot: MujocoRobot | None, torques: Torques, video: Path | None):
-        self._robot, self._torques, self._film = robot, torques, None
+    def __init__(self, robot: MujocoRobot | None, video: Path | None):
+        self._robot, self._film = robot, None
         if robot and video:
             from flashsac.deploy.film import Film
 
@@ -143,8 +144,6 @@ class _Watch:
     def __call__(self) -> str | None:
         if self._robot is None:
             return None
-        self._torques.largest.append(self._robot.torque)
-        self._torques.saturated.append(self._robot.saturated)
         if self._film:
             self._film.frame()
         return "fall: the base is near the ground" if self._robot.fallen else None

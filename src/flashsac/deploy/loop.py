@@ -23,8 +23,12 @@ class Moment:
 
     seconds: float
     sensors: Sensors
+    """As things are, where a simulation knows; else as they were felt."""
     command: np.ndarray
+    wanted: np.ndarray
+    """Angles that the policy asked for."""
     target: np.ndarray
+    """What the limits made of them."""
     inference: float
     """Seconds that the policy took."""
 
@@ -78,11 +82,13 @@ class Loop:
         real_time: bool = True,
         stand: float = 0.0,
         watch: Callable[[], str | None] = lambda: None,
+        truth: Callable[[], Sensors] | None = None,
     ):
-        """`stand`: seconds to reach the default pose in. `watch`: called every policy step; what it returns ends the episode."""
+        """`stand`: seconds to reach the default pose in. `watch`: called every policy step; what it returns ends the episode. `truth`:
+        for the report, where the robot knows better than its sensors."""
         self.robot, self.interface, self.commands, self.safety = robot, interface, commands, safety
         self._policy, self._observer = policy, observer or Observer(robot)
-        self._real_time, self._stand, self._watch = real_time, stand, watch
+        self._real_time, self._stand, self._watch, self._truth = real_time, stand, watch, truth
         self._default = np.array([joint.default for joint in robot.joints])
         self._scale = np.array(robot.action_scale)
         self._stiffness = np.array([joint.stiffness for joint in robot.joints])
@@ -137,6 +143,8 @@ class Loop:
         action = self._policy(self._observer.inputs(sensors, command))
         took = time.perf_counter() - began
         self._observer.note(action)
-        target = self.safety.target(self._default + self._scale * action, sensors)
-        episode.moments.append(Moment(episode.seconds, sensors, command, target, took))
+        wanted = self._default + self._scale * action
+        target = self.safety.target(wanted, sensors)
+        known = self._truth() if self._truth else sensors
+        episode.moments.append(Moment(episode.seconds, known, command, wanted, target, took))
         return target

@@ -94,11 +94,11 @@ class MujocoRobot:
         self.model.dof_damping[self._dq] = 0.0
         self.model.geom_friction[:, 0] *= self.world.friction
         self.model.pair_friction[:, :2] *= self.world.friction
-        self._limit = np.array([limits.torque for limits in joint_limits(robot)])
+        self.torque_limits = np.array([limits.torque for limits in joint_limits(robot)])
         self._stop_damping = stop_damping(robot)
         self._random = np.random.default_rng(seed)
-        self.torque = np.zeros(len(names))
-        """Of the last motor step."""
+        self.torques: list[np.ndarray] = []
+        """Of every motor step since the reset, damping left out."""
         self.reset()
 
     def reset(self) -> None:
@@ -115,6 +115,7 @@ class MujocoRobot:
         self._felt = collections.deque([self._feel()], maxlen=1 + round(self.world.observation_delay / period))
         self._targets: collections.deque[Any] = collections.deque(maxlen=1 + round(self.world.action_delay / period))
         self._next_push = self._wait_for_push()
+        self.torques.clear()
 
     def now(self) -> float:
         return float(self.data.time)
@@ -129,7 +130,7 @@ class MujocoRobot:
 
     def write(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> None:
         self._targets.append((target, stiffness, damping))
-        self._move(*self._targets[0])
+        self.torques.append(self._move(*self._targets[0]))
 
     def problem(self) -> None:
         return None
@@ -144,20 +145,16 @@ class MujocoRobot:
     def fallen(self) -> bool:
         return bool(self.data.site_xpos[self._imu][2] < self._known.fallen)
 
-    @property
-    def saturated(self) -> np.ndarray:
-        """Which motors gave all they have."""
-        return np.abs(self.torque) >= self._limit
-
-    def _move(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> None:
+    def _move(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> np.ndarray:
+        """One motor period on; returns the motors' torques."""
         data = self.data
         if self.world.pushes and data.time >= self._next_push:
             angle, speed = self._random.uniform(0, 2 * np.pi), self._random.uniform(0, self.world.push_speed)
             data.qvel[:2] += speed * np.array([np.cos(angle), np.sin(angle)])
             self._next_push = data.time + self._wait_for_push()
         torque = pd_torque(target, data.qpos[self._q], data.qvel[self._dq], stiffness, damping)
-        self.torque = np.clip(torque, -self._limit, self._limit)
-        data.qfrc_applied[self._dq] = self.torque
+        torque = np.clip(torque, -self.torque_limits, self.torque_limits)
+        data.qfrc_applied[self._dq] = torque
         for _ in range(self._substeps):
             self._mujoco.mj_step(self.model, data)
         # mj_step leaves positions of sites a step behind; the sensors must not be.
@@ -165,6 +162,7 @@ class MujocoRobot:
         self._mujoco.mj_comPos(self.model, data)
         self._mujoco.mj_comVel(self.model, data)
         self._felt.append(self._feel())
+        return torque
 
     def _feel(self) -> Sensors:
         data, speed, quaternion = self.data, np.zeros(6), np.zeros(4)

@@ -13,12 +13,14 @@ import numpy as np
 from flashsac.deploy.loop import Episode
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Torques:
-    """Collected at every policy step; only a simulated robot tells."""
+    """Only a simulated robot tells."""
 
-    largest: list[np.ndarray] = dataclasses.field(default_factory=list)
-    saturated: list[np.ndarray] = dataclasses.field(default_factory=list)
+    given: np.ndarray
+    """Nm, a row for every motor step: within a policy step the first are the largest."""
+    limits: np.ndarray
+    """What the motors have, by joint."""
 
 
 def summarise(episode: Episode, torques: Torques | None = None) -> dict[str, Any]:
@@ -32,13 +34,14 @@ def summarise(episode: Episode, torques: Torques | None = None) -> dict[str, Any
         row["velocity_error"] = _mean(np.linalg.norm(velocities[:, :2] - commands[:, :2], axis=1))
         row["mean_forward"] = _mean(velocities[:, 0])
     row["turning_error"] = _mean(np.abs(turned - commands[:, 2]))
-    if torques and torques.largest:
-        absolute = np.abs(np.array(torques.largest))
+    row["held_back"] = _mean(np.array([moment.target != moment.wanted for moment in episode.moments]))
+    if torques and torques.given.size:
+        absolute = np.abs(torques.given)
         row |= {
             "torque_mean": _mean(absolute),
             "torque_p99": _percentile(absolute, 99),
             "torque_max": float(absolute.max()),
-            "saturated": _mean(np.array(torques.saturated)),
+            "saturated": _mean(absolute >= torques.limits),
         }
     inference = 1e3 * np.array([moment.inference for moment in episode.moments])
     row |= {"inference_ms_p50": _percentile(inference, 50), "inference_ms_p99": _percentile(inference, 99)}
@@ -57,6 +60,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "velocity_error": "velocity error, m/s",
         "mean_forward": "forward velocity, m/s",
         "turning_error": "turning error, rad/s",
+        "held_back": "targets held back",
         "torque_mean": "torque, mean, Nm",
         "torque_p99": "torque, 99%, Nm",
         "torque_max": "torque, largest, Nm",
