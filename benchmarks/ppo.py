@@ -1,8 +1,8 @@
 """PPO (rsl-rl-lib) on any task of ours, for as long as a FlashSAC run took: the same simulator, evaluation and files, so that
-`flashsac report` draws both.
+`flashsac report` draws both. Evaluation is not training time, in either.
 
     pip install -c constraints.txt "rsl-rl-lib==5.4.2"
-    python benchmarks/ppo.py playground:G1JoystickFlatTerrain --run-dir runs/g1-ppo --minutes 120
+    python benchmarks/ppo.py playground:G1JoystickFlatTerrain --run-dir runs/g1-ppo --as-long-as runs/g1-flashsac
     flashsac report flashsac=runs/g1-flashsac ppo=runs/g1-ppo --out benchmarks/results/g1
 
 Settings are those that MuJoCo Playground publishes for rsl_rl, with its discount and entropy bonus for humanoids (0.97, 0.005), the
@@ -13,7 +13,6 @@ Observations and actions are FlashSAC's; an action is not squashed, but clamped 
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
 import torch
@@ -22,15 +21,17 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
 from flashsac.config import EnvConfig, EvalConfig, TrainConfig
+from flashsac.counters import Clock, EpisodeStats
 from flashsac.evaluation import Evaluator
-from flashsac.logging import MetricsLog
+from flashsac.evaluation_process import EVAL_SEED
+from flashsac.logging import MetricsLog, read_metrics
 from flashsac.run import Run
 from flashsac.sims.base import VecEnv
 from flashsac.sims.registry import make_env
 from flashsac.types import Obs
 
-STEPS_EACH = 24
-"""Of every environment, between two updates."""
+STEPS_EACH = 48
+"""Of every environment, between two updates: with 128 as many transitions as Playground's 24 of 256, which need more memory."""
 
 
 def settings(discount: float) -> dict:
@@ -73,7 +74,7 @@ class Environments(RslRlVecEnv):
         self.max_episode_length = spec.max_episode_steps or 1000
         self.episode_length_buf = torch.zeros(spec.num_envs, dtype=torch.long)
         self._obs = env.reset(seed)
-        self.returns, self.finished = torch.zeros(spec.num_envs), list[float]()
+        self.episodes = EpisodeStats(spec.num_envs)
 
     def get_observations(self) -> TensorDict:
         return as_tensordict(self._obs)
@@ -81,11 +82,10 @@ class Environments(RslRlVecEnv):
     def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict]:
         step = self.env.step(actions)
         self._obs = step.obs
-        ended = step.terminated | step.truncated
-        self.returns += step.reward
-        self.finished = (self.finished + self.returns[ended].tolist())[-100:]
-        self.returns[ended] = 0.0
-        return self.get_observations(), step.reward, ended, {"time_outs": step.truncated}
+        self.episodes.observe(step)
+        # What an invalid step led to is unknown: it is worth nothing, and the value before it stands for what would have come.
+        reward, cut = torch.where(step.valid, step.reward, 0.0), step.truncated | ~step.valid
+        return self.get_observations(), reward, step.terminated | cut, {"time_outs": cut & ~step.terminated}
 
 
 def as_tensordict(obs: Obs) -> TensorDict:
@@ -93,46 +93,83 @@ def as_tensordict(obs: Obs) -> TensorDict:
     return TensorDict(groups, batch_size=len(obs["actor"]))
 
 
+def seconds_of(run: Path) -> float:
+    """That a FlashSAC run spent training."""
+    rows = read_metrics(run / "metrics.csv")
+    if not rows:
+        raise SystemExit(f"{run} has no rows in metrics.csv: train it first, or say --minutes.")
+    return rows[-1]["seconds"]
+
+
 def train(
-    task: str, run_dir: Path, minutes: float, num_envs: int, seed: int, eval_every: float, discount: float
+    task: str,
+    run_dir: Path,
+    seconds: float,
+    *,
+    num_envs: int = 128,
+    seed: int = 0,
+    eval_every: float = 300.0,
+    eval_episodes: int = 20,
+    discount: float = 0.97,
 ) -> None:
+    """`eval_every`: seconds of training."""
     torch.manual_seed(seed)
     env_config = EnvConfig(num_envs=num_envs)
-    config = TrainConfig(seed=seed, run_dir=str(run_dir), env=env_config, eval=EvalConfig(episodes=10))
+    config = TrainConfig(seed=seed, run_dir=str(run_dir), env=env_config, eval=EvalConfig(episodes=eval_episodes))
     run = Run.create(task, config)
     environments = Environments(make_env(task, env_config), seed)
-    evaluator = Evaluator(task, env_config, config.eval.episodes, seed + 1)
+    evaluator = Evaluator(task, env_config, eval_episodes, seed + EVAL_SEED)
     runner = OnPolicyRunner(environments, settings(discount), log_dir=None, device="cpu")
     metrics = MetricsLog(run_dir)
-    begun, due, best = time.monotonic(), 0.0, float("-inf")
-    while (seconds := time.monotonic() - begun) < 60 * minutes:
+    clock, due, best = Clock(), 0.0, float("-inf")
+    while clock.seconds < seconds:
+        clock.start(runner.current_learning_iteration * STEPS_EACH * num_envs)
         runner.learn(1)
         runner.current_learning_iteration += 1
         step = runner.current_learning_iteration * STEPS_EACH * num_envs
-        if seconds < due:
+        rate = clock.lap(step)
+        if clock.seconds < min(due, seconds):
             continue
-        due += 60 * eval_every
+        due += eval_every
         policy = runner.get_inference_policy()
         with torch.inference_mode():
             judged = evaluator.run(lambda obs, policy=policy: policy(as_tensordict(obs)).clamp(-1.0, 1.0)).summary()
-        recent = sum(environments.finished) / max(len(environments.finished), 1)
-        row = {"step": step, "return": recent, **judged, "seconds": time.monotonic() - begun}
+        row = {"step": step, **environments.episodes.summary(), **judged, "action_std": policy.output_std.mean().item()}
+        row |= {"seconds": clock.seconds, "steps_per_second": rate}
         metrics.write(row)
         print("  ".join(f"{name} {value:,.6g}" for name, value in row.items()), flush=True)
         if judged["eval_return"] > best:
             best = judged["eval_return"]
             runner.save(str(run_dir / "best.pt"))
+    runner.save(str(run_dir / "last.pt"))
     metrics.close()
     run.close()
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task")
     parser.add_argument("--run-dir", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=120)
-    parser.add_argument("--num-envs", type=int, default=256)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--as-long-as", type=Path, metavar="RUN", help="a FlashSAC run, whose training time is taken")
+    length.add_argument("--minutes", type=float, default=120)
+    parser.add_argument("--num-envs", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--eval-every", type=float, default=5, help="minutes")
+    parser.add_argument("--eval-episodes", type=int, default=20)
     parser.add_argument("--discount", type=float, default=0.97)
-    train(**vars(parser.parse_args()))
+    given = parser.parse_args()
+    train(
+        given.task,
+        given.run_dir,
+        seconds_of(given.as_long_as) if given.as_long_as else 60 * given.minutes,
+        num_envs=given.num_envs,
+        seed=given.seed,
+        eval_every=60 * given.eval_every,
+        eval_episodes=given.eval_episodes,
+        discount=given.discount,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -65,7 +65,7 @@ SIMS = (
         "mjlab",
         "mjlab",
         "mjlab:Mjlab-Cartpole-Swingup",
-        "sims/test_mjlab.py sims/test_rsl_rl.py test_mjlab_runner.py robot",
+        "sims/test_mjlab.py sims/test_rsl_rl.py test_mjlab_runner.py test_ppo.py robot",
         num_envs=64,
     ),
     Sim("maniskill", "maniskill", "maniskill:PullCube-v1", "sims/test_maniskill.py", num_envs=2),

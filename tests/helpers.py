@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -52,6 +54,16 @@ def chance_and_rates(
 def tiny_run(path: Path, task: Any = toy_envs.make_point, **changes: Any) -> Path:
     flashsac.train(task, run_dir=str(path), quiet=True, **TINY | changes)
     return path
+
+
+def from_file(path: str) -> ModuleType:
+    """A script of this repository, as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def checkpoint_steps(run: Path) -> list[int]:

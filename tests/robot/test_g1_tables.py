@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from flashsac.robot.g1 import G1, HEIGHT_MAP, PRIVILEGED
 from flashsac.robot.terrain import TERRAIN
-from tests.helpers import ROOT
+from tests.helpers import from_file
 
 
 def test_the_page_shows_the_code():
-    spec = importlib.util.spec_from_file_location("update_g1_docs", ROOT / "scripts" / "update_g1_docs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = from_file("scripts/update_g1_docs.py")
     page = script.FILE.read_text()
     assert page == script.render(page), "run python scripts/update_g1_docs.py"
     assert "| `feet_lateral_distance` | `max(0.3 - d_lateral, 0)` | -5 | -2 |" in page
