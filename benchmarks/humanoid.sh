@@ -15,21 +15,23 @@ for name in "$@"; do
             if [ -f $runs/flashsac/config.json ]; then
                 .venv/bin/flashsac resume $runs/flashsac
             else
-                .venv/bin/flashsac train $task --preset laptop --run-dir $runs/flashsac --env.num-envs 128 --steps 7000000 --agent.warmup 100000 \
-                    --agent.batch-size 256 --agent.updates-per-transition 0.025 --eval.every 250000
+                .venv/bin/flashsac train $task --preset laptop --run-dir $runs/flashsac --env.num-envs 128 --steps 7000000 --agent.warmup 50000 \
+                    --agent.batch-size 256 --agent.updates-per-transition 0.05 --replay.capacity 7000000 --replay.obs-dtype float16 \
+                    --eval.every 250000 --eval.episodes 20
             fi
             ;;
         ppo)
-            seconds=$(tail -n 1 $runs/flashsac/metrics.csv | cut -d, -f19)
-            .venv/bin/python benchmarks/ppo.py $task --run-dir $runs/ppo --minutes "$(awk "BEGIN {print $seconds / 60}")"
+            .venv/bin/python benchmarks/ppo.py $task --run-dir $runs/ppo --as-long-as $runs/flashsac
             .venv/bin/flashsac report flashsac=$runs/flashsac ppo=$runs/ppo --out $out
             ;;
         deploy)
             mkdir -p $out
             .venv/bin/flashsac export $runs/flashsac --out $runs/g1.onnx
-            .venv/bin/flashsac deploy $runs/g1.onnx --episodes 20 --report $out/plain.json --video $runs/plain.mp4
-            .venv/bin/flashsac deploy $runs/g1.onnx --episodes 20 --pushes --report $out/pushes.json
-            .venv/bin/flashsac deploy $runs/g1.onnx --episodes 3 --real-time --report $out/real_time.json
+            # With the training's noise and a walk of every kind: without, twenty episodes would be nearly the same one.
+            walk="--commands benchmarks/walk.csv --noise 1"
+            .venv/bin/flashsac deploy $runs/g1.onnx --episodes 20 $walk --report $out/plain.json --video $runs/plain.mp4
+            .venv/bin/flashsac deploy $runs/g1.onnx --episodes 20 $walk --pushes --report $out/pushes.json
+            .venv/bin/flashsac deploy $runs/g1.onnx --episodes 3 $walk --real-time --report $out/real_time.json
             ;;
     esac
 done

@@ -17,7 +17,9 @@ from flashsac.deploy.commands import Script, Stream, make_commands, parse, udp_s
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety
 from flashsac.errors import FlashSACError
+from flashsac.robot.known import ROBOTS
 from tests.deploy.fake_robots import BLIND_G1, Puppet
+from tests.helpers import ROOT
 
 RANGES = ((-0.6, 1.0), (-0.5, 0.5), (-1.57, 1.57))
 WALK = "import time\nwhile True:\n    print('0.5 0 0.1', flush=True)\n    time.sleep(0.02)"
@@ -42,6 +44,22 @@ def test_scripts(tmp_path):
             Script(table)
     with pytest.raises(FlashSACError, match="no script of commands"):
         make_commands(str(tmp_path / "missing.csv"), (0, 0, 0), keyboard=False, ranges=RANGES)
+
+
+def test_the_walk_of_the_benchmarks():
+    """Ahead, sideways, turning and stopping, each within what any G1 here was trained on."""
+    script = Script(ROOT / "benchmarks" / "walk.csv")
+    walk = [script.read(seconds).velocity for seconds in (0.0, 5.0, 10.0, 15.0, 19.9)]
+    assert [(velocity != 0).tolist() for velocity in walk] == [
+        [True, False, False],
+        [False, True, False],
+        [False, False, True],
+        [False, False, False],
+        [False, False, False],
+    ]
+    for robot in ROBOTS.values():
+        slowest, fastest = np.array(robot.command_range).T
+        assert all(np.all((slowest <= velocity) & (velocity <= fastest)) for velocity in walk)
 
 
 def test_garbled_lines_move_nobody():
