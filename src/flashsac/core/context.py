@@ -1,7 +1,7 @@
 """A context estimator (CENet, of DreamWaQ): what the last observations say of the robot and the ground, for the actor.
 
 It guesses the base's velocity, which no sensor on the robot shows, and a few numbers from which, with that velocity, the next
-observation can be told. Simulation knows both, so it learns from them directly; actor and critic take its guesses as they are.
+observation can be told. Simulation knows both, so it learns from them directly; the actor takes its guesses as they are.
 """
 
 from __future__ import annotations
