@@ -93,7 +93,7 @@ class FlashSACRunner:
     def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
         """Train for that many iterations more; every checkpoint is also written as model_ITERATION.pt, which `play` reads."""
         if self._loaded_from is not None:
-            _require_newest(self._loaded_from, self.step)
+            _require_whole(self._loaded_from, self.step)
         env = _BorrowedEnv(self.env, self.cfg, spread_episodes=init_at_random_ep_len)
         env.spec = self.described(env.spec)
         config = self._config(num_learning_iterations)
@@ -239,8 +239,10 @@ class _BorrowedEnv(MjlabVecEnv):
         pass
 
 
-def _require_newest(run: Path, step: int) -> None:
-    """Replay and optimizers are kept of the newest checkpoints only; an older policy can be played, not trained on."""
+def _require_whole(run: Path, step: int) -> None:
+    """Replay and optimizers are kept of the newest checkpoints only; an older policy, or one alone, can be played, not trained on."""
+    if not (run / "checkpoints").is_dir():
+        raise CheckpointError(f"{run} does not exist: the policy can be played, but to go on the whole run is needed.")
     saved = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]
     if saved and max(saved) != step:
         raise CheckpointError(
@@ -251,8 +253,4 @@ def _require_newest(run: Path, step: int) -> None:
 
 def _copy_run(source: Path, target: Path) -> None:
     """mjlab gives a resumed run a directory of its own; the old one stays as it is."""
-    if not (source / "checkpoints").is_dir():
-        raise CheckpointError(
-            f"{source} does not exist: the policy can be played, but to go on the whole run is needed."
-        )
     shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "config.json"))
