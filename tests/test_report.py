@@ -43,6 +43,10 @@ def test_report_on_real_runs_with_published_curves(tmp_path):
         "cpu,PPO,make_point,avg_return,0,5,-20,-21,-19\ncpu,PPO,make_point,avg_return,600,5,-10,-11,-9\n"
     )
     assert read_published(published, "custom:make_point")["PPO"].mean.tolist() == [-20.0, -10.0]
+    with published.open("a") as file:
+        file.write("cpu,TD-MPC2,make_point,avg_return,5000,1,-3,,\n")
+    alone = read_published(published, "custom:make_point")["TD-MPC2"]
+    assert (alone.mean, alone.low, alone.high) == ([-3.0], [-3.0], [-3.0]), "one seed has no interval"
     both = published.read_text().replace("make_point", "myo-reach") + "cpu,PPO,myo-reach,avg_success,0,5,0.5,0.4,0.6\n"
     (tmp_path / "both.csv").write_text(both)
     assert read_published(tmp_path / "both.csv", "myosuite:myo-reach")["PPO"].mean.tolist() == [50.0], "its metric"

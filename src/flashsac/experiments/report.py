@@ -120,8 +120,9 @@ def read_published(path: Path, task: str) -> dict[str, Band]:
         rows.sort(key=lambda row: float(row["env_step"]))
         x = np.array([float(row["env_step"]) for row in rows]) / (ACTION_REPEAT if from_images else 1)
         factor = metric_of(task).factor
-        mean, low, high = (
-            factor * np.array([float(row[name]) for row in rows]) for name in ("mean", "ci_low", "ci_high")
+        mean, low, high = (  # one seed has no interval
+            factor * np.array([float(row[name] or row["mean"]) for row in rows])
+            for name in ("mean", "ci_low", "ci_high")
         )
         out[method] = Band(x, mean, low, high, seeds=int(rows[0]["seeds"]))
     return out
@@ -203,14 +204,20 @@ def _draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str
             many = f"{name}, {line.seeds} seed{'s' if line.seeds > 1 else ''}"
             panel.plot(line.x, line.mean, color=f"C{i}", linewidth=2, label=many)
             panel.fill_between(line.x, line.low, line.high, color=f"C{i}", alpha=0.2, linewidth=0)
-        if axis == "step":
-            for i, (method, published) in enumerate(sorted(others.items()), start=len(named)):
-                inside = published.x <= max(end, published.x[min(1, len(published.x) - 1)])
+        lines = {method: line for method, line in sorted(others.items()) if len(line.x) > 1 and axis == "step"}
+        if lines:
+            # As far as our runs, or to the first published points after the beginning.
+            right = 1.05 * max(end, min(line.x[1] for line in lines.values()))
+            panel.set_xlim(-0.03 * right, right)
+            for i, (method, published) in enumerate(lines.items(), start=len(named)):
+                inside = published.x <= max(end, published.x[1])
                 panel.plot(
                     published.x[inside],
                     published.mean[inside],
                     color=f"C{i}",
                     linestyle="--",
+                    marker="o",
+                    markersize=4,
                     label=f"{method} (published)",
                 )
                 panel.fill_between(
