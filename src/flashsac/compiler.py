@@ -149,7 +149,7 @@ def fastest_precision(device: torch.device) -> Precision:
     return worthwhile[0] if worthwhile else "fp32"
 
 
-def emulated(device: torch.device, precision: Precision) -> str | None:
+def emulated(device: torch.device, precision: str) -> str | None:
     """What to say of a run whose precision was chosen on another machine, if this one is slow in it."""
     if precision == "fp32":
         return None
