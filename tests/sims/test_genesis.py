@@ -180,6 +180,18 @@ def test_a_diverging_environment_is_dropped_and_the_others_go_on(make):
         assert torch.isfinite(step.obs["actor"]).all()
 
 
+def test_an_arm_that_diverges_in_its_last_step_does_not_spoil_the_trial(make):
+    env = make("panda-grasp", 15)
+    env.reset(0)
+    for _ in range(14):
+        env.step(torch.zeros(ENVS, 6))
+    env._task._arm.set_dofs_velocity(torch.full((1, 9), 1e30), envs_idx=[2])
+    step = env.step(torch.zeros(ENVS, 6))
+    assert step.valid.tolist() == [True, True, False, True]
+    assert step.truncated.all()
+    assert torch.isfinite(env.step(torch.zeros(ENVS, 6)).obs["actor"]).all()
+
+
 def scripted(obs: torch.Tensor) -> torch.Tensor:
     """Straight to the box: for small angles twice the vector part of q_box * conj(q_hand) is the turn that is left."""
     hand, box = obs[:, 3:7], obs[:, 10:14]

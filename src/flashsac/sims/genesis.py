@@ -58,6 +58,7 @@ class GenesisVecEnv:
         )
         self._scene = gs.Scene(
             sim_options=gs.options.SimOptions(dt=task.control_seconds, substeps=task.substeps),
+            rigid_options=gs.options.RigidOptions(**task.physics),
             vis_options=gs.options.VisOptions(rendered_envs_idx=[0], show_world_frame=False),
             show_viewer=False,
         )
@@ -81,6 +82,8 @@ class GenesisVecEnv:
         diverged = self._scene.rigid_solver.get_error_envs_mask()
         reward = reward.masked_fill(diverged, float("nan"))
         truncated = self._elapsed >= self._max_steps
+        if truncated.any() and diverged.any():  # or simulating on, in the trial, would raise after all
+            self._reset_envs(diverged.nonzero()[:, 0])
         if truncated.any() and (success := self._task.trial(self._simulate)) is not None:
             # The trial moves every robot, so the episodes of all are over, also of those reset early after diverging.
             truncated = torch.ones_like(truncated)

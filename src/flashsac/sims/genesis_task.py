@@ -29,6 +29,8 @@ class GenesisTask(Protocol):
     control_seconds: float
     substeps: int
     """Physics steps in a control step."""
+    physics: dict[str, Any]
+    """Settings of Genesis' rigid solver that differ from its defaults."""
     episode_seconds: float
     camera_offset: tuple[float, float, float]
     """Where the camera stands, seen from what it looks at."""
