@@ -11,7 +11,7 @@ from torch import Tensor
 from flashsac.config import AgentConfig
 from flashsac.core.exploration import RepeatedNoise
 from flashsac.core.optimizer import adam_rates
-from flashsac.core.replay import Replay
+from flashsac.core.replay import Replay, sent
 from flashsac.core.reward_scale import NoRewardScale, RewardScale
 from flashsac.core.update import Chance, Learner, Metrics, Rates
 from flashsac.types import Batch, Compiler, EnvSpec, Obs, Step
@@ -88,13 +88,13 @@ class Agent:
         """One gradient step of the critic and, every `actor_delay`-th time, of actor and temperature."""
         size, draw = self.config.batch_size, self._learning_rng
         batch = self.replay.sample(size, draw, self.device)
-        noise = torch.randn(2, size, self.spec.action_dim, generator=draw, device="cpu").to(self.device)
-        chance = Chance(self.learner.transform.draw(size, draw).to(self.device), *noise)
+        noise = torch.randn(2, size, self.spec.action_dim, generator=draw, device="cpu")
+        chance = Chance(*(sent(x, self.device) for x in (self.learner.transform.draw(size, draw), *noise)))
         learning_rate, delay = self.learning_rate(), self.config.actor_delay
         # All that comes from the host is sent before anything starts, or its end would have to be waited for.
         steps = (self.updates // delay + 1, self.updates + 1)
-        rates = Rates(*(adam_rates(learning_rate, number, self.device) for number in steps))
-        scale = self.reward_scale.scale().to(self.device)
+        rates = Rates(*(sent(adam_rates(learning_rate, number), self.device) for number in steps))
+        scale = sent(self.reward_scale.scale(), self.device)
         update = self._update_critic if self.updates % delay else self._update_both
         metrics = update(batch, scale, chance, rates)
         self.updates += 1

@@ -11,14 +11,14 @@ BETAS = (0.9, 0.999)
 EPS = 1e-8
 
 
-def adam_rates(learning_rate: float, count: int, device: torch.device | str = "cpu") -> Tensor:
+def adam_rates(learning_rate: float, count: int) -> Tensor:
     """Adam's two numbers for its `count`-th step: step size, and the factor that corrects the root of the second moment.
 
     Computed here, once and in double precision, because in the compiled update they would be powers taken anew for every
     few elements; a tensor, so that a schedule recompiles nothing.
     """
     step_size = learning_rate / (1 - BETAS[0] ** count)
-    return torch.tensor((step_size, 1 / math.sqrt(1 - BETAS[1] ** count)), device=device)
+    return torch.tensor((step_size, 1 / math.sqrt(1 - BETAS[1] ** count)))
 
 
 class Adam:

@@ -221,7 +221,7 @@ class Replay:
     def _draw(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         where = self.reward.device
         windows = self.head - self.tail - self.n_step + 1
-        flat = torch.randint(windows * self.num_envs, (size,), generator=generator).to(where)
+        flat = sent(torch.randint(windows * self.num_envs, (size,), generator=generator), where)
         return self.tail + flat // self.num_envs, flat % self.num_envs
 
     def gather(self, step: Tensor, env: Tensor, device: torch.device | None = None) -> Batch:
@@ -287,9 +287,15 @@ class Replay:
         return parts | {f"obs.{group}": ring for group, ring in self.obs.items()}
 
 
+def sent(x: Tensor, device: torch.device) -> Tensor:
+    """To an accelerator without waiting for what it is doing: the driver copies unpinned memory before it returns, so `x` may go. Back
+    to the CPU that would not do: what comes would be read before it is there."""
+    return x.to(device, non_blocking=device.type != "cpu")
+
+
 def _to(batch: Batch, device: torch.device) -> Batch:
     def move(obs: Obs) -> Obs:
-        return {group: rows.to(device, non_blocking=True) for group, rows in obs.items()}
+        return {group: sent(rows, device) for group, rows in obs.items()}
 
-    action, reward, discount = (x.to(device, non_blocking=True) for x in (batch.action, batch.reward, batch.discount))
+    action, reward, discount = (sent(x, device) for x in (batch.action, batch.reward, batch.discount))
     return Batch(move(batch.obs), action, reward, discount, move(batch.next_obs))
