@@ -41,6 +41,15 @@ def test_it_measures_this_machine():
     assert all(0 < value < 10 for value in seconds.values())
 
 
+def test_the_compiler_that_counts_is_the_one_torch_will_call(monkeypatch):
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("shutil.which", lambda name: name if name == "clang++" else None)
+    monkeypatch.delenv("CXX", raising=False)
+    assert "no C++ compiler was found (g++)" in (compiler.compiler_missing() or "")
+    monkeypatch.setenv("CXX", "clang++")
+    assert "C++" not in (compiler.compiler_missing() or "")
+
+
 def test_compiled_code_is_kept_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # so that it is put back afterwards

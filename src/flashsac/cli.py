@@ -249,7 +249,7 @@ def _bench(arguments: list[str]) -> int:
     except (OSError, KeyError, ValueError) as error:
         raise FlashSACError(f"{options.compare} holds no figures of an earlier `flashsac bench` ({error}).") from error
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    problem = compiler_missing(device) if options.compile == "on" else None
+    problem = compiler_missing() if options.compile == "on" else None
     if problem:
         print(problem)
     compiled = options.compile == "on" and problem is None

@@ -133,12 +133,15 @@ def _cuda_graph(function: Callable) -> Callable:
     return call
 
 
-def compiler_missing(device: torch.device) -> str | None:
+def compiler_missing() -> str | None:
     """Why nothing can be compiled here, or None."""
-    if device.type == "cpu" and not any(shutil.which(name) for name in ("g++", "clang++", "c++")):
-        return "no C++ compiler was found, so updates run uncompiled, two to three times slower (apt-get install g++)"
-    if device.type == "cpu" and not Path(sysconfig.get_paths()["include"], "Python.h").exists():
-        return "Python's headers are missing, so updates run uncompiled, two to three times slower (apt-get install python3-dev)"
+    # The one that torch will call, and no other that may be there.
+    wanted = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+    slower = "so updates run uncompiled, up to three times slower"
+    if not shutil.which(wanted):
+        return f"no C++ compiler was found ({wanted}), {slower} (apt-get install g++, or name yours in CXX)"
+    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+        return f"Python's headers are missing, {slower} (apt-get install python3-dev)"
     return None
 
 

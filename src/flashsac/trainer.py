@@ -72,7 +72,7 @@ class Trainer:
             device=device,
             say=self.progress.say,
         )
-        problem = compiler_missing(device) if config.compile == "on" else None
+        problem = compiler_missing() if config.compile == "on" else None
         compiled = config.compile == "on" and problem is None
         learned_steps = max(0, config.steps - agent_config.warmup)
         self.agent = Agent(
