@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from flashsac.experiments.bench import Bench, Products
-from flashsac.experiments.figures import Row, read_csv, table, write_csv
+from flashsac.experiments.figures import Row, caveats, read_csv, table, write_csv
 from flashsac.presets import PRESETS
 from tests.helpers import cli
 
@@ -32,7 +32,7 @@ def test_operations_of_an_update_by_hand():
 def test_bench_command(tmp_path):
     out, again = tmp_path / "bench.csv", tmp_path / "again.csv"
     quick = "--preset laptop --precision fp32 --seconds 0.2 --compile off".split()
-    parts = ["--parts", "update", "act", "replay", "memory", "simulator", "loop"]
+    parts = ["--parts", "update", "act", "replay", "memory", "simulator", "loop", "start"]
     printed = cli("bench", *parts, *quick, "--out", str(out)).stdout
     rows = read_csv(out)
     assert {row.part for row in rows} == {"machine", *parts[1:]}
@@ -44,6 +44,11 @@ def test_bench_command(tmp_path):
     assert min(shares) >= 0
     second = cli("bench", "--parts", "memory", *quick, "--out", str(again), "--compare", str(out)).stdout
     assert "1.00 of" in second
+    assert "note:" not in second, "the same machine, the same figures"
+    same = cli("bench", "--compare", str(out), "--out", str(out), check=False)
+    assert same.returncode == 1
+    assert "would be overwritten" in same.stderr
+    assert read_csv(out) == rows
     broken = cli("bench", "--compare", __file__, check=False)
     assert broken.returncode == 1
     assert "holds no figures" in broken.stderr
@@ -54,6 +59,17 @@ def test_memory_per_transition():
     for row in Bench().memory():
         if row.unit == "x":
             assert row.value <= 1.1, row
+
+
+def test_what_to_know_before_believing_a_ratio():
+    here = Row("machine", "AVX512, 2 threads", "torch 2.13.0", 2.0, "cores")
+    figure = Row("act", "1 environments fp32", "act", 0.1, "ms")
+    assert caveats([here, figure], None) == []
+    assert caveats([here, figure], [here, figure._replace(value=0.2)]) == []
+    renamed = figure._replace(case="1 environments")
+    other, lone = caveats([here, figure], [here._replace(case="AVX2, 2 threads"), renamed])
+    assert "AVX2, 2 threads; torch 2.13.0" in other
+    assert "1 figures have no ratio" in lone
 
 
 def test_table_and_file(tmp_path):

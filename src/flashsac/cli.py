@@ -244,6 +244,8 @@ def _bench(arguments: list[str]) -> int:
     from flashsac.errors import FlashSACError
     from flashsac.experiments import bench, figures
 
+    if options.compare and Path(options.compare).resolve() == Path(options.out).resolve():
+        raise FlashSACError(f"the figures in {options.compare} would be overwritten: name another file with --out.")
     try:
         earlier = figures.read_csv(Path(options.compare)) if options.compare else None
     except (OSError, KeyError, ValueError) as error:
@@ -253,11 +255,13 @@ def _bench(arguments: list[str]) -> int:
     if problem:
         print(problem)
     compiled = options.compile == "on" and problem is None
-    rows = []
+    rows: list[figures.Row] = []
     for part in bench.Bench(options.preset, options.precision, options.seconds, compiled, device).run(options.parts):
         rows += part
         print(figures.table(part, earlier))
         figures.write_csv(rows, Path(options.out))
+    for line in figures.caveats(rows, earlier):
+        print(f"note: {line}")
     print(f"wrote {options.out}")
     return 0
 

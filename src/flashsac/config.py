@@ -130,7 +130,7 @@ class ReplayConfig:
     """Where: main memory, memory-mapped files in the run directory (may exceed memory), or the accelerator; auto takes main memory
     where it fits, else files."""
     obs_dtype: Literal["float32", "float16", "bfloat16"] = "float32"
-    """Storage type of observations; half precision halves the memory."""
+    """Storage type of observations; half precision halves what they take."""
 
 
 @dataclasses.dataclass(frozen=True)

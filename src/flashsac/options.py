@@ -67,18 +67,14 @@ class ReportOptions:
     """CSV of published curves to draw beside them (task, method, env_step, seeds, mean, ci_low, ci_high)."""
 
 
+BenchPart = Literal["update", "act", "replay", "memory", "simulator", "loop", "start"]
+
+
 @dataclasses.dataclass(frozen=True)
 class BenchOptions:
     """Where time and memory go on this machine. Keep it quiet meanwhile; about ten minutes the first time."""
 
-    parts: tuple[Literal["update", "act", "replay", "memory", "simulator", "loop"], ...] = (
-        "update",
-        "act",
-        "replay",
-        "memory",
-        "simulator",
-        "loop",
-    )
+    parts: tuple[BenchPart, ...] = typing.get_args(BenchPart)
     """What to measure."""
     preset: tuple[PresetName, ...] = ("laptop", "single", "parallel")
     """Sizes of networks and batch."""

@@ -36,7 +36,7 @@ def make_replay(
     dtype: torch.dtype = getattr(torch, config.obs_dtype)
     needed = layout_bytes(layout(spec, capacity, n_step, dtype))
     about = f"replay: {capacity:,} transitions, {size_text(needed)}"
-    advice = _ADVICE if spec.pixels else f"{_ADVICE}, or --replay.obs-dtype float16 (half the size)"
+    advice = _ADVICE if spec.pixels else f"{_ADVICE}, or --replay.obs-dtype float16 (observations at half their size)"
     where = {"device": device, "ram": torch.device("cpu")}.get(config.storage, spec.device)
     free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else available_memory()
     fits = needed <= 0.9 * free

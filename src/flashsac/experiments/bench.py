@@ -23,6 +23,7 @@ from flashsac.core.agent import Agent
 from flashsac.core.replay import Replay, layout, layout_bytes
 from flashsac.errors import FlashSACError
 from flashsac.experiments.figures import Row
+from flashsac.experiments.start_up import start_up
 from flashsac.experiments.wall_clock import wall_clock
 from flashsac.memory import keep_freed_memory
 from flashsac.presets import PRESETS
@@ -161,13 +162,20 @@ class Bench:
         return self._each_task(self._tasks(SIMULATED), self._steps_per_second)
 
     def loop(self) -> list[Row]:
-        """Real runs with the laptop preset, or from images: where their wall-clock time goes."""
+        """Real runs with the laptop preset, or from images: where their time goes, learning during simulation or after it."""
         measure = lambda task: [
             row
-            for precision in self.precisions or ("auto",)
-            for row in wall_clock(task, preset_for(task), self.seconds, precision=precision, compiled=self.compile)
+            for precision, overlap in itertools.product(self.precisions or ("auto",), (True, False))
+            for row in wall_clock(
+                task, preset_for(task), self.seconds, precision=precision, overlap=overlap, compiled=self.compile
+            )
         ]
         return self._each_task(self._tasks(LOOPED), measure)
+
+    def start(self) -> list[Row]:
+        """How long it takes until something is learned."""
+        self.say("start ...")
+        return start_up(compiled=self.compile)
 
     def _tasks(self, from_state: tuple[str, ...]) -> tuple[str, ...]:
         """Those that the presets are about."""

@@ -29,6 +29,24 @@ def table(rows: list[Row], earlier: list[Row] | None = None) -> str:
     return "\n".join(lines)
 
 
+def caveats(rows: list[Row], earlier: list[Row] | None) -> list[str]:
+    """What to know before believing the ratios."""
+    if earlier is None:
+        return []
+    machines = [{f"{row.case}; {row.what}" for row in some if row.part == "machine"} for some in (rows, earlier)]
+    before = {row[:3] for row in earlier}
+    lone = [row for row in rows if row.part != "machine" and row[:3] not in before]
+    out = []
+    if machines[0] != machines[1]:
+        named = ", ".join(machines[1]) or "a machine that is not named"
+        out.append(f"the earlier figures are of another machine or other versions: {named}")
+    if lone:
+        out.append(
+            f"{len(lone)} figures have no ratio, because the earlier ones do not have them ({lone[0].case}, for example)"
+        )
+    return out
+
+
 def write_csv(rows: list[Row], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:

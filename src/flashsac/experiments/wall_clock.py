@@ -19,8 +19,10 @@ SETTLED = 20
 """Updates until everything is compiled."""
 
 
-def wall_clock(task: str, preset: PresetName, seconds: float, *, precision: str, compiled: bool = True) -> list[Row]:
-    """Shares of the time, measured over `seconds` of training."""
+def wall_clock(
+    task: str, preset: PresetName, seconds: float, *, precision: str, overlap: bool = True, compiled: bool = True
+) -> list[Row]:
+    """Shares of the time, measured over `seconds` of training. With `overlap`, simulation's share is what is left to wait for."""
     with tempfile.TemporaryDirectory() as folder:
         config = configure(
             task,
@@ -28,6 +30,7 @@ def wall_clock(task: str, preset: PresetName, seconds: float, *, precision: str,
             steps=10**9,  # more than anybody measures
             log_every=5000,
             agent={"warmup": 1000},
+            env={"overlap": overlap},
             replay={"capacity": 20_000 if preset == "vision" else 100_000},
             eval={"every": 0},
             checkpoint_every=0,
@@ -41,7 +44,7 @@ def wall_clock(task: str, preset: PresetName, seconds: float, *, precision: str,
         trainer.train()
     if not stopwatch.ended:
         raise KeyboardInterrupt  # the trainer ends a run politely; whoever pressed Ctrl-C means all of this
-    case = f"{task} {trainer.config.precision}"
+    case = f"{task} {trainer.config.precision}{'' if overlap else ', no overlap'}"
     rows = [Row("loop", case, name, 100 * share, "%") for name, share in stopwatch.shares().items()]
     return [*rows, Row("loop", case, "end to end", stopwatch.transitions_per_second(), "transitions/s")]
 
