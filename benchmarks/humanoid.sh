@@ -1,12 +1,17 @@
 #!/bin/sh
 # The humanoid on a CPU: playground:G1JoystickFlatTerrain with FlashSAC, with PPO for as long, and FlashSAC's best policy in plain MuJoCo.
 #   sh benchmarks/humanoid.sh [NAME ...]      all, or flashsac ppo deploy; two hours, two hours, ten minutes, on two cores with nothing else running
-# Interrupted, FlashSAC goes on where it was. PPO needs: pip install -c constraints.txt "rsl-rl-lib==5.4.2"
+# Interrupted, FlashSAC goes on where it was. What PPO and the curves need of it is kept with the results, so that they can be made another day. PPO needs: pip install -c constraints.txt "rsl-rl-lib==5.4.2"
 set -eu
 cd "$(dirname "$0")/.."
 task=playground:G1JoystickFlatTerrain
 runs=runs/humanoid
 out=benchmarks/results/humanoid
+
+keep() { # settings and metrics of a run
+    mkdir -p "$out/$1"
+    cp "$runs/$1/config.json" "$runs/$1/metrics.csv" "$out/$1"
+}
 
 [ $# -gt 0 ] || set -- flashsac ppo deploy
 for name in "$@"; do
@@ -19,10 +24,12 @@ for name in "$@"; do
                     --agent.batch-size 256 --agent.updates-per-transition 0.05 --replay.capacity 7000000 --replay.obs-dtype float16 \
                     --eval.every 250000 --eval.episodes 20
             fi
+            keep flashsac
             ;;
         ppo)
-            .venv/bin/python benchmarks/ppo.py $task --run-dir $runs/ppo --as-long-as $runs/flashsac
-            .venv/bin/flashsac report flashsac=$runs/flashsac ppo=$runs/ppo --out $out
+            .venv/bin/python benchmarks/ppo.py $task --run-dir $runs/ppo --as-long-as $out/flashsac
+            keep ppo
+            .venv/bin/flashsac report flashsac=$out/flashsac ppo=$out/ppo --out $out
             ;;
         deploy)
             mkdir -p $out
