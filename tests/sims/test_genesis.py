@@ -20,6 +20,7 @@ from flashsac.logging import read_metrics
 from flashsac.sims.check import check_env
 from flashsac.sims.engines import Options
 from flashsac.sims.genesis import make_genesis
+from flashsac.sims.genesis_go2 import ACTION_LIMIT
 from flashsac.sims.registry import make_env
 from flashsac.sims.tasks import tasks
 from tests.helpers import TINY
@@ -136,7 +137,9 @@ def test_an_action_takes_effect_a_step_later(make):
         env.reset(0)
         steps = [env.step(torch.full((ENVS, 12), value)) for _ in range(2)]
         joints.append([step.final_obs["actor"][:, 9:21] for step in steps])
-        assert torch.equal(steps[0].final_obs["actor"][:, 33:], torch.full((ENVS, 12), 2 * value)), "rescaled"
+        assert torch.equal(steps[0].final_obs["actor"][:, 33:], torch.full((ENVS, 12), ACTION_LIMIT * value)), (
+            "rescaled"
+        )
     assert torch.equal(joints[0][0], joints[1][0])
     assert (joints[0][1] != joints[1][1]).all()
 
