@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -106,7 +106,7 @@ class Go2Walk:
     action_limits = (ACTION_LIMIT,) * len(JOINTS)
     control_seconds, substeps, episode_seconds = 0.02, 2, 20.0
     # The example's: legs do not hit each other, and a robot that falls is reset before many of its parts touch the ground.
-    physics: ClassVar = {"enable_self_collision": False, "tolerance": 1e-5, "max_collision_pairs": 20}
+    physics: dict[str, Any] = {"enable_self_collision": False, "tolerance": 1e-5, "max_collision_pairs": 20}
     camera_offset = (1.6, -1.6, 0.8)
 
     def __init__(

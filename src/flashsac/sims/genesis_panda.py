@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -79,7 +79,7 @@ class PandaGrasp:
     obs = {"actor": 14}
     action_limits: tuple[float, ...] = (MAX_MOVE,) * 3 + (MAX_TURN,) * 3
     control_seconds, substeps, episode_seconds = 0.01, 2, 3.0
-    physics: ClassVar = {}
+    physics: dict[str, Any] = {}
     camera_offset = (1.1, -1.1, 0.7)
 
     def add_to(self, scene: Any) -> None:
