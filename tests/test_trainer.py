@@ -12,7 +12,7 @@ import flashsac
 from flashsac import api, trainer
 from flashsac.errors import FlashSACError, RunDirectoryError
 from flashsac.evaluation import Evaluator
-from flashsac.logging import MetricsLog, read_metrics
+from flashsac.logging import MetricsLog, Progress, read_metrics
 from flashsac.run import Run, read_config
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.registry import make_env
@@ -210,3 +210,23 @@ def test_a_resumed_run_keeps_its_precision(tmp_path, monkeypatch):
     resumed = flashsac.resume(run, toy_envs.make_point, quiet=True)
     assert resumed.step == 600
     assert read_config(run)[1].precision == "bf16"
+
+
+def test_the_time_left_is_counted_from_when_learning_goes_at_its_pace(monkeypatch, capfd):
+    now = [0.0]
+    monkeypatch.setattr("flashsac.logging.time.monotonic", lambda: now[0])
+    progress = Progress(10_000)
+    progress.begin(0)
+    now[0] = 100.0  # five thousand random steps, then a long compilation
+    progress.new_pace(5_000)
+    now[0] = 110.0
+    progress.row({"step": 5_100.0, "steps_per_second": 10.0, "eval_return": 0.0})
+    assert "left 8:10" in capfd.readouterr().out, "4,900 steps at ten a second"
+
+
+def test_the_trainer_says_when_that_is(tmp_path, monkeypatch):
+    paces = []
+    monkeypatch.setattr(Progress, "new_pace", lambda self, step: paces.append(step))
+    flashsac.train("gym:Pendulum-v1", run_dir=str(tmp_path / "run"), **SETTINGS)
+    assert len(paces) == 1
+    assert paces[0] >= TINY["agent"]["warmup"]

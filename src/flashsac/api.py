@@ -14,7 +14,7 @@ import torch
 
 from flashsac.best import best_score
 from flashsac.checkpoint import CheckpointStore
-from flashsac.compiler import emulated, fastest_precision
+from flashsac.compiler import fastest_precision
 from flashsac.config import EnvConfig, PresetName, TrainConfig, check, plain, to_dict
 from flashsac.errors import FlashSACError
 from flashsac.evaluation import MAX_STEPS
@@ -137,8 +137,6 @@ def resume(run_dir: str | Path, env: Any = None, *, device: str | None = None, q
     except FlashSACError:
         run.close()
         raise
-    if (note := emulated(torch.device(run.config.device), run.config.precision)) and not quiet:
-        _print(note)
     return _run(run, run.task if env is None else env, resume=True, quiet=quiet)
 
 

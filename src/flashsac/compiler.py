@@ -137,9 +137,9 @@ def compiler_missing() -> str | None:
     """Why nothing can be compiled here, or None."""
     # The one that torch will call, and no other that may be there.
     wanted = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
-    slower = "so updates run uncompiled, up to three times slower"
+    slower = "so everything runs uncompiled, about half as fast"
     if not shutil.which(wanted):
-        return f"no C++ compiler was found ({wanted}), {slower} (apt-get install g++, or name yours in CXX)"
+        return f"no C++ compiler was found ({wanted}), {slower} (apt-get install g++ python3-dev, or name yours in CXX)"
     if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
         return f"Python's headers are missing, {slower} (apt-get install python3-dev)"
     return None
@@ -153,17 +153,13 @@ def fastest_precision(device: torch.device) -> Precision:
 
 
 def emulated(device: torch.device, precision: str) -> str | None:
-    """What to say of a run whose precision was chosen on another machine, if this one is slow in it."""
+    """What to say of a run whose precision this device is slow in; it may have been chosen on another one."""
     if precision == "fp32":
         return None
     seconds = product_seconds(device)
     ratio = seconds[precision] / seconds["fp32"]
-    return (
-        f"note: this run's products are in {precision}, which take {ratio:.0f} times as long as fp32 here; it goes on as it began. "
-        "Where it began it may be faster"
-        if ratio > 2
-        else None
-    )
+    slow = f"note: products in {precision} take {ratio:.0f} times as long as in fp32 here; a run keeps the precision it began with"
+    return slow if ratio > 2 else None
 
 
 def product_seconds(device: torch.device) -> dict[str, float]:

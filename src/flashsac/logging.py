@@ -185,6 +185,10 @@ class Progress:
             self._bar.start()
             self._id = self._bar.add_task("", total=self._total, completed=start, note="")
 
+    def new_pace(self, step: int) -> None:
+        """Random steps and compiling are over: what they took says nothing about the rest."""
+        self._start, self._began = step, time.monotonic()
+
     def say(self, text: str) -> None:
         self._console.print(text, markup=False)
 

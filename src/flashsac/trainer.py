@@ -14,7 +14,7 @@ from torch import Tensor
 
 from flashsac.best import BestPolicy
 from flashsac.checkpoint import CheckpointStore, check_same, fingerprint
-from flashsac.compiler import DTYPES, compiler_for, compiler_missing
+from flashsac.compiler import DTYPES, compiler_for, compiler_missing, emulated
 from flashsac.core.agent import Agent
 from flashsac.counters import Clock, EpisodeStats, UpdateBudget, crossed, intervals
 from flashsac.errors import BadSimulation, CheckpointError, Diverged, EvaluationAbandoned, FlashSACError
@@ -87,6 +87,8 @@ class Trainer:
         )
         if config.precision != "fp32":
             self.progress.say(f"matrix products in {config.precision} (for full precision: --precision fp32)")
+            if note := emulated(device, config.precision):
+                self.progress.say(note)
         self._overlapping = self.env if config.env.overlap and isinstance(self.env, OverlappingVecEnv) else None
         self.budget = UpdateBudget(agent_config.updates_per_transition)
         self.episodes = EpisodeStats(spec.num_envs)
@@ -97,7 +99,7 @@ class Trainer:
         self._watch = SimulatorWatch(config.max_invalid, self.progress.say)
         self.metrics: dict[str, Tensor] = {}
         self.row: dict[str, float] = {}
-        self._stopped = self._evaluation_due = False
+        self._stopped = self._evaluation_due = self._paced = False
 
         self.obs: Obs
         notes: list[str] = []
@@ -198,12 +200,16 @@ class Trainer:
         if not self.agent.warm:
             return
         self._announce_compiling()
+        due = self.budget.spend()
         try:
-            for _ in range(self.budget.spend()):
+            for _ in range(due):
                 self.metrics |= self.agent.update()
         except RuntimeError:  # where NaN stands for a place among the atoms, there is no such place
             self._check_networks()
             raise
+        if due and not self._paced:
+            self.progress.new_pace(self.step)
+            self._paced = True
 
     def _measure(self, *, evaluate: bool) -> None:
         """A row of metrics; where its evaluation was left for later, later."""
