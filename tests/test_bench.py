@@ -49,6 +49,8 @@ def test_bench_command(tmp_path):
     assert same.returncode == 1
     assert "would be overwritten" in same.stderr
     assert read_csv(out) == rows
+    assert "above 0" in cli("bench", "--seconds", "0", check=False).stderr
+    assert "no file nowhere.csv" in cli("bench", "--compare", "nowhere.csv", check=False).stderr
     broken = cli("bench", "--compare", __file__, check=False)
     assert broken.returncode == 1
     assert "holds no figures" in broken.stderr

@@ -248,8 +248,12 @@ def _bench(arguments: list[str]) -> int:
         raise FlashSACError(f"the figures in {options.compare} would be overwritten: name another file with --out.")
     try:
         earlier = figures.read_csv(Path(options.compare)) if options.compare else None
+    except FileNotFoundError as error:
+        raise FlashSACError(f"there is no file {options.compare} to compare with.") from error
     except (OSError, KeyError, ValueError) as error:
-        raise FlashSACError(f"{options.compare} holds no figures of an earlier `flashsac bench` ({error}).") from error
+        raise FlashSACError(f"{options.compare} holds no figures of an earlier `flashsac bench`.") from error
+    if not options.seconds > 0:
+        raise FlashSACError(f"--seconds must be above 0, not {options.seconds:g}.")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     problem = compiler_missing() if options.compile == "on" else None
     if problem:

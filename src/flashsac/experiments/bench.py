@@ -67,6 +67,7 @@ class Bench:
         versions = ", ".join(
             f"{name} {version(name)}" for name in ("flashsac", "torch", "mujoco", "envpool") if version(name)
         )
+        versions += "" if self.compile else ", uncompiled"
         return Row(
             "machine", f"{kind}, {torch.get_num_threads()} threads", versions, float(os.cpu_count() or 0), "cores"
         )
@@ -173,7 +174,9 @@ class Bench:
         return self._each_task(self._tasks(LOOPED), measure)
 
     def start(self) -> list[Row]:
-        """How long it takes until something is learned."""
+        """How long it takes until something is learned, with the laptop preset."""
+        if "laptop" not in self.presets:
+            return []
         self.say("start ...")
         return start_up(compiled=self.compile)
 

@@ -39,7 +39,7 @@ def caveats(rows: list[Row], earlier: list[Row] | None) -> list[str]:
     out = []
     if machines[0] != machines[1]:
         named = ", ".join(machines[1]) or "a machine that is not named"
-        out.append(f"the earlier figures are of another machine or other versions: {named}")
+        out.append(f"the earlier figures are of another machine, number of threads, or version: {named}")
     if lone:
         out.append(
             f"{len(lone)} figures have no ratio, because the earlier ones do not have them ({lone[0].case}, for example)"
