@@ -1,6 +1,8 @@
 """How far may Go2's actions reach? What an untrained policy returns tells which range a published curve began with.
 
-.venvs/genesis/bin/python benchmarks/go2_action_range.py benchmarks/results/go2-action-range.csv      two minutes
+.venvs/genesis/bin/python benchmarks/go2_action_range.py benchmarks/results/go2-action-range.csv      five minutes
+
+Robots begin just above the ground, as in our task, or are dropped from 0.42 m, as in Genesis' example.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ import torch
 
 from flashsac.config import AgentConfig, EnvConfig
 from flashsac.core.update import Learner
+from flashsac.sims import genesis_go2
 from flashsac.sims.registry import make_env
 
-ROBOTS, SEEDS, LIMITS = 32, 10, (1.0, 2.0, 3.0, 4.0, 6.0, 10.0)
+ROBOTS, SEEDS, HEIGHTS, LIMITS = 32, 10, (0.35, 0.42), (1.0, 2.0, 3.0, 4.0, 6.0, 10.0)
 
 
 @torch.no_grad()
@@ -35,18 +38,22 @@ def episode(env, seed: int) -> tuple[float, float]:
 
 def main(out: str) -> None:
     torch.set_num_threads(1)
-    env = make_env("genesis:go2-walk_easy", EnvConfig(num_envs=ROBOTS))
     rows = []
-    for limit in LIMITS:
-        env._limits.fill_(limit)
-        found = [episode(env, seed) for seed in range(SEEDS)]
-        rows += [(limit, seed, f"{value:.4f}", f"{length:.1f}") for seed, (value, length) in enumerate(found)]
-        returns, lengths = (sum(values) / SEEDS for values in zip(*found, strict=True))
-        print(f"actions to ±{limit:g}: return {returns:.3f}, {lengths:.0f} steps", flush=True)
-    env.close()
+    for height in HEIGHTS:
+        genesis_go2.START_HEIGHT = height
+        env = make_env("genesis:go2-walk_easy", EnvConfig(num_envs=ROBOTS))
+        for limit in LIMITS:
+            env._limits.fill_(limit)
+            found = [episode(env, seed) for seed in range(SEEDS)]
+            rows += [
+                (height, limit, seed, f"{value:.4f}", f"{length:.1f}") for seed, (value, length) in enumerate(found)
+            ]
+            returns, lengths = (sum(values) / SEEDS for values in zip(*found, strict=True))
+            print(f"from {height} m, actions to ±{limit:g}: return {returns:.3f}, {lengths:.0f} steps", flush=True)
+        env.close()
     with open(out, "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([("limit", "seed", "return", "length"), *rows])
+        writer.writerows([("start_height", "limit", "seed", "return", "length"), *rows])
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ START_NOISE = 0.05
 STIFFNESS, DAMPING = 20.0, 0.5
 ACTION_SCALE = 0.25
 """Radians from the default pose per unit of action."""
-ACTION_LIMIT = 4.0
-"""The example leaves actions unbounded. One radian either way: motors are soft, standing alone bends the knees by 0.4, and with half
-a radian two legs could not carry the robot. An untrained policy then returns what the paper's does (docs/simulators/genesis.md)."""
+ACTION_LIMIT = 2.0
+"""The example leaves actions unbounded, the paper names no bounds. Half a radian either way: what an untrained policy returns fits
+this or up to twice as much (docs/simulators/genesis.md), and with this it falls less often while exploring."""
 MAX_TILT = math.radians(10.0)
 RESAMPLE_SECONDS = 4.0
 
