@@ -30,9 +30,11 @@ def test_precision_is_chosen_by_measurement(monkeypatch, bf16, fp16, choice):
 
 def test_a_run_whose_precision_is_only_emulated_here_is_told_so(monkeypatch):
     monkeypatch.setattr(compiler, "product_seconds", lambda device: {"fp32": 1.0, "bf16": 9.0, "fp16": 0.5})
-    assert "bf16 take 9 times as long" in (compiler.emulated(CPU, "bf16") or "")
-    assert compiler.emulated(CPU, "fp16") is None
-    assert compiler.emulated(CPU, "fp32") is None
+    said, slow = compiler.precision_notes(CPU, "bf16")
+    assert "matrix products in bf16" in said
+    assert "bf16 take 9 times as long" in slow
+    assert len(compiler.precision_notes(CPU, "fp16")) == 1
+    assert compiler.precision_notes(CPU, "fp32") == []
 
 
 def test_it_measures_this_machine():

@@ -152,14 +152,14 @@ def fastest_precision(device: torch.device) -> Precision:
     return worthwhile[0] if worthwhile else "fp32"
 
 
-def emulated(device: torch.device, precision: str) -> str | None:
-    """What to say of a run whose precision this device is slow in; it may have been chosen on another one."""
+def precision_notes(device: torch.device, precision: str) -> list[str]:
+    """What to say of a run's precision; it may have been chosen on another device."""
     if precision == "fp32":
-        return None
+        return []
     seconds = product_seconds(device)
     ratio = seconds[precision] / seconds["fp32"]
     slow = f"note: products in {precision} take {ratio:.0f} times as long as in fp32 here; a run keeps the precision it began with"
-    return slow if ratio > 2 else None
+    return [f"matrix products in {precision} (for full precision: --precision fp32)", *([slow] if ratio > 2 else [])]
 
 
 def product_seconds(device: torch.device) -> dict[str, float]:

@@ -163,7 +163,7 @@ class Progress:
         stdout: Any = _Stdout()
         self._console = Console(file=stdout, highlight=False, quiet=quiet, soft_wrap=True)
         self._total, self._start, self._began, self._quiet = total, 0, time.monotonic(), quiet
-        self._said = 0.0
+        self._said, self._learning = 0.0, False
         self._bar: Any = None
 
     def begin(self, start: int) -> None:
@@ -185,9 +185,10 @@ class Progress:
             self._bar.start()
             self._id = self._bar.add_task("", total=self._total, completed=start, note="")
 
-    def new_pace(self, step: int) -> None:
-        """Random steps and compiling are over: what they took says nothing about the rest."""
-        self._start, self._began = step, time.monotonic()
+    def learning(self, step: int) -> None:
+        """Random steps and compiling are over, the first time this is called: what they took says nothing about the rest."""
+        if not self._learning:
+            self._start, self._began, self._learning = step, time.monotonic(), True
 
     def say(self, text: str) -> None:
         self._console.print(text, markup=False)

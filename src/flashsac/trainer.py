@@ -14,7 +14,7 @@ from torch import Tensor
 
 from flashsac.best import BestPolicy
 from flashsac.checkpoint import CheckpointStore, check_same, fingerprint
-from flashsac.compiler import DTYPES, compiler_for, compiler_missing, emulated
+from flashsac.compiler import DTYPES, compiler_for, compiler_missing, precision_notes
 from flashsac.core.agent import Agent
 from flashsac.counters import Clock, EpisodeStats, UpdateBudget, crossed, intervals
 from flashsac.errors import BadSimulation, CheckpointError, Diverged, EvaluationAbandoned, FlashSACError
@@ -85,10 +85,8 @@ class Trainer:
             dtype=DTYPES[config.precision],
             **({"compiler": compiler_for(device)} if compiled else {}),
         )
-        if config.precision != "fp32":
-            self.progress.say(f"matrix products in {config.precision} (for full precision: --precision fp32)")
-            if note := emulated(device, config.precision):
-                self.progress.say(note)
+        for line in precision_notes(device, config.precision):
+            self.progress.say(line)
         self._overlapping = self.env if config.env.overlap and isinstance(self.env, OverlappingVecEnv) else None
         self.budget = UpdateBudget(agent_config.updates_per_transition)
         self.episodes = EpisodeStats(spec.num_envs)
@@ -99,7 +97,7 @@ class Trainer:
         self._watch = SimulatorWatch(config.max_invalid, self.progress.say)
         self.metrics: dict[str, Tensor] = {}
         self.row: dict[str, float] = {}
-        self._stopped = self._evaluation_due = self._paced = False
+        self._stopped = self._evaluation_due = False
 
         self.obs: Obs
         notes: list[str] = []
@@ -200,16 +198,14 @@ class Trainer:
         if not self.agent.warm:
             return
         self._announce_compiling()
-        due = self.budget.spend()
         try:
-            for _ in range(due):
+            for _ in range(due := self.budget.spend()):
                 self.metrics |= self.agent.update()
         except RuntimeError:  # where NaN stands for a place among the atoms, there is no such place
             self._check_networks()
             raise
-        if due and not self._paced:
-            self.progress.new_pace(self.step)
-            self._paced = True
+        if due:
+            self.progress.learning(self.step)
 
     def _measure(self, *, evaluate: bool) -> None:
         """A row of metrics; where its evaluation was left for later, later."""
