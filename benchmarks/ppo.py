@@ -30,15 +30,12 @@ from flashsac.sims.base import VecEnv
 from flashsac.sims.registry import make_env
 from flashsac.types import Obs
 
-STEPS_EACH = 48
-"""Of every environment, between two updates: with 128 as many transitions as Playground's 24 of 256, which need more memory."""
 
-
-def settings(discount: float) -> dict:
+def settings(discount: float, steps_each: int, init_std: float) -> dict:
     network = {"class_name": "MLPModel", "hidden_dims": [512, 256, 128], "activation": "elu", "obs_normalization": True}
-    noise = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}
+    noise = {"class_name": "GaussianDistribution", "init_std": init_std, "std_type": "scalar"}
     return {
-        "num_steps_per_env": STEPS_EACH,
+        "num_steps_per_env": steps_each,
         "save_interval": 10**9,
         "obs_groups": {"actor": ["actor"], "critic": ["critic"]},
         "actor": network | {"distribution_cfg": noise},
@@ -111,22 +108,25 @@ def train(
     eval_every: float = 300.0,
     eval_episodes: int = 20,
     discount: float = 0.97,
+    steps_each: int = 48,
+    init_std: float = 1.0,
 ) -> None:
-    """`eval_every`: seconds of training."""
+    """`eval_every`: seconds of training. `steps_each`: of every environment, between two updates; 48 of 128 environments make as many
+    transitions as Playground's 24 of 256, which need more memory."""
     torch.manual_seed(seed)
     env_config = EnvConfig(num_envs=num_envs)
     config = TrainConfig(seed=seed, run_dir=str(run_dir), env=env_config, eval=EvalConfig(episodes=eval_episodes))
     run = Run.create(task, config)
     environments = Environments(make_env(task, env_config), seed)
     evaluator = Evaluator(task, env_config, eval_episodes, seed + EVAL_SEED)
-    runner = OnPolicyRunner(environments, settings(discount), log_dir=None, device="cpu")
+    runner = OnPolicyRunner(environments, settings(discount, steps_each, init_std), log_dir=None, device="cpu")
     metrics = MetricsLog(run_dir)
     clock, due, best = Clock(), 0.0, float("-inf")
     while clock.seconds < seconds:
-        clock.start(runner.current_learning_iteration * STEPS_EACH * num_envs)
+        clock.start(runner.current_learning_iteration * steps_each * num_envs)
         runner.learn(1)
         runner.current_learning_iteration += 1
-        step = runner.current_learning_iteration * STEPS_EACH * num_envs
+        step = runner.current_learning_iteration * steps_each * num_envs
         rate = clock.lap(step)
         if clock.seconds < min(due, seconds):
             continue
@@ -158,6 +158,10 @@ def main() -> None:
     parser.add_argument("--eval-every", type=float, default=5, help="minutes")
     parser.add_argument("--eval-episodes", type=int, default=20)
     parser.add_argument("--discount", type=float, default=0.97)
+    parser.add_argument("--steps-each", type=int, default=48, help="of every environment, between two updates")
+    parser.add_argument(
+        "--init-std", type=float, default=1.0, help="of the first policy's noise; actions reach from -1 to 1"
+    )
     given = parser.parse_args()
     train(
         given.task,
@@ -168,6 +172,8 @@ def main() -> None:
         eval_every=60 * given.eval_every,
         eval_episodes=given.eval_episodes,
         discount=given.discount,
+        steps_each=given.steps_each,
+        init_std=given.init_std,
     )
 
 

@@ -20,8 +20,8 @@ LEGS = ("FR", "FL", "RR", "RL")
 JOINTS = tuple(f"{leg}_{part}_joint" for leg in LEGS for part in ("hip", "thigh", "calf"))
 FEET = tuple(f"{leg}_foot" for leg in LEGS)
 DEFAULT_POSE = (0.0, 0.8, -1.5, 0.0, 0.8, -1.5, 0.0, 1.0, -1.5, 0.0, 1.0, -1.5)
-START_HEIGHT = 0.35
-"""Just above the ground with the default pose: the example drops the robot from 0.42 m."""
+START_HEIGHT = 0.42
+"""The example drops the robot: with the default pose its feet are a hand above the ground."""
 START_NOISE = 0.05
 """Joint angles at the start differ by this (rad), so that no two episodes are the same."""
 STIFFNESS, DAMPING = 20.0, 0.5
