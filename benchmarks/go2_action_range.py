@@ -2,7 +2,7 @@
 
 .venvs/genesis/bin/python benchmarks/go2_action_range.py benchmarks/results/go2-action-range.csv      five minutes
 
-Robots begin just above the ground, as in our task, or are dropped from 0.42 m, as in Genesis' example.
+Robots begin just above the ground, or are dropped from 0.42 m, as in Genesis' example and in our task. Actions to ±0 are a policy that does nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flashsac.core.update import Learner
 from flashsac.sims import genesis_go2
 from flashsac.sims.registry import make_env
 
-ROBOTS, SEEDS, HEIGHTS, LIMITS = 32, 10, (0.35, 0.42), (1.0, 2.0, 3.0, 4.0, 6.0, 10.0)
+ROBOTS, SEEDS, HEIGHTS, LIMITS = 32, 10, (0.35, 0.42), (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0)
 
 
 @torch.no_grad()

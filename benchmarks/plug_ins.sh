@@ -1,8 +1,8 @@
 #!/bin/sh
 # What each way to the robot is worth: context estimator, mirrored batches, privileged critic, each on and off, two seeds, Go1 without its velocity.
-#   sh benchmarks/plug_ins.sh      eight runs of a quarter of an hour, one thread each, two at a time
+#   sh benchmarks/plug_ins.sh      eight runs of about a quarter of an hour, one thread each, two at a time
 # The estimator and the mirror are weighed against all-on, the privileged critic against no-context: the estimator learns from what no-privileged hides.
-# Short: after a million steps Go1 stands and begins to turn (docs/log.md). Judged too by how well commands are followed.
+# Short: after a million steps Go1 only stands (docs/log.md). Judged too by how well commands are followed.
 # Interrupted, it goes on where it was.
 set -eu
 cd "$(dirname "$0")/.."
