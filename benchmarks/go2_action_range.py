@@ -2,7 +2,7 @@
 
 .venvs/genesis/bin/python benchmarks/go2_action_range.py benchmarks/results/go2-action-range.csv      five minutes
 
-Robots begin just above the ground, or are dropped from 0.42 m, as in Genesis' example and in our task. Actions to ±0 are a policy that does nothing.
+Robots begin just above the ground, or are dropped from 0.42 m, as in Genesis' example and in our task. Actions to ±0 do nothing.
 """
 
 from __future__ import annotations
