@@ -1,6 +1,6 @@
 """How far may Go2's actions reach? What an untrained policy returns tells which range a published curve began with.
 
-.venvs/genesis/bin/python benchmarks/go2_action_range.py benchmarks/results/go2-action-range.csv      five minutes
+.venvs/genesis/bin/python benchmarks/go2_action_range.py benchmarks/results/go2-action-range.csv      seven minutes
 
 Robots begin just above the ground, or are dropped from 0.42 m, as in Genesis' example and in our task. Actions to ±0 do nothing.
 """
