@@ -35,3 +35,10 @@ def test_episode_returns_and_lengths():
         stats.observe(Step({}, torch.tensor([1.0, 2.0]), ended, no, {}, valid, {}))
     assert stats.summary() == {"episodes": 1, "return": 2.0, "length": 2.0}
     assert stats.returns.tolist() == [1.0, 6.0]
+
+
+def test_episodes_that_end_together_all_count():
+    stats = EpisodeStats(300)
+    all_of_them, none = torch.ones(300, dtype=torch.bool), torch.zeros(300, dtype=torch.bool)
+    stats.observe(Step({}, torch.arange(300.0), all_of_them, none, {}, all_of_them, {}))
+    assert stats.summary() == {"episodes": 300, "return": 149.5, "length": 1.0}

@@ -46,11 +46,12 @@ class Clock:
 
 
 class EpisodeStats:
-    """Returns and lengths of the training episodes."""
+    """Returns and lengths of the latest training episodes."""
 
     def __init__(self, num_envs: int):
         self.returns, self.lengths = torch.zeros(num_envs), torch.zeros(num_envs)
-        self.finished: deque[tuple[float, float]] = deque(maxlen=100)
+        # At least one episode of each environment: a thousand robots that end together must not be judged by the last hundred of them.
+        self.finished: deque[tuple[float, float]] = deque(maxlen=max(100, num_envs))
         self.count = 0
 
     def observe(self, step: Step) -> None:

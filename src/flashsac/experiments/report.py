@@ -233,7 +233,8 @@ def _draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel(metric_of(task).label)
     panels[0].legend(frameon=False)
-    figure.suptitle(f"{task}: mean over seeds, 95% bootstrap interval")
+    averaged = others or any(len(curves) > 1 for curves in named.values())
+    figure.suptitle(f"{task}: mean over seeds, 95% bootstrap interval" if averaged else task)
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return path
