@@ -21,7 +21,7 @@ for name in "$@"; do
                 .venv/bin/flashsac resume $runs/flashsac
             else
                 .venv/bin/flashsac train $task --preset laptop --run-dir $runs/flashsac --env.num-envs 128 --steps 7000000 --agent.warmup 50000 \
-                    --agent.batch-size 256 --agent.updates-per-transition 0.05 --replay.capacity 7000000 --replay.obs-dtype float16 \
+                    --agent.batch-size 256 --agent.updates-per-transition 0.025 --replay.capacity 7000000 --replay.obs-dtype float16 \
                     --eval.every 250000 --eval.episodes 20
             fi
             keep flashsac
