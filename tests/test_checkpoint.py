@@ -242,6 +242,12 @@ def test_loading_never_executes_code(tmp_path, monkeypatch):
     assert not (tmp_path / "exploded").exists()
 
 
+def test_what_mjlab_saves_is_found_beside_it(tmp_path):
+    torch.save({"weights": {}}, tmp_path / "model_9.pt")
+    with pytest.raises(CheckpointError, match=f"take the run beside it: {tmp_path / 'flashsac'}"):
+        load_policy(tmp_path / "model_9.pt")
+
+
 def test_foreign_safetensors_is_no_policy(tmp_path):
     from safetensors.torch import save_file
 

@@ -199,9 +199,10 @@ def load_policy(path: str | Path, checkpoint: str | int | None = None) -> Policy
             meta = json.loads((opened.metadata() or {}).get("flashsac_policy", "null"))
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, ValueError, OSError) as error:
-        raise CheckpointError(
-            f"{file} is corrupt or no policy file ({error}). Use another checkpoint of the run."
-        ) from error
+        todo = "Use another checkpoint of the run."
+        if file.suffix == ".pt":
+            todo = f"If mjlab's train command wrote it, take the run beside it: {file.parent / 'flashsac'}."
+        raise CheckpointError(f"{file} is corrupt or no policy file ({error}). {todo}") from error
     if not meta or meta.get("format") != FORMAT:
         raise CheckpointError(
             f"{file} is not a flashsac policy of format {FORMAT}. Load files written by `flashsac train`."

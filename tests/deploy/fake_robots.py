@@ -56,7 +56,12 @@ class FakeG1:
     def __init__(self) -> None:
         self.q, self.dq = np.zeros(35), np.zeros(35)
         self.quaternion = [1.0, 0.0, 0.0, 0.0]
-        self.silent = self.deaf = False
+        self.silent = self.deaf = self.frozen = False
+        self.keys = 0
+        """Of the remote, as bits."""
+        self.tick = 0
+        self.check_code = 0
+        """What CheckMode answers once it was asked to let go."""
         self.received: list[dict[str, Any]] = []
         self.built_in = ["ai", ""]
         """What CheckMode answers, one after the other."""
@@ -82,7 +87,14 @@ class FakeG1:
     def state(self) -> Any:
         motors = [types.SimpleNamespace(q=q, dq=dq) for q, dq in zip(self.q, self.dq, strict=True)]
         imu = types.SimpleNamespace(quaternion=list(self.quaternion), gyroscope=[0.0, 0.0, 0.0])
-        return types.SimpleNamespace(motor_state=motors, imu_state=imu, mode_machine=self.MODE_MACHINE)
+        self.tick += not self.frozen
+        return types.SimpleNamespace(
+            motor_state=motors,
+            imu_state=imu,
+            mode_machine=self.MODE_MACHINE,
+            tick=self.tick,
+            wireless_remote=[0x55, 0x51, self.keys & 255, self.keys >> 8, *[0] * 36],
+        )
 
     def receive(self, message: Any) -> None:
         assert message.crc == checksum(message), "the robot drops messages with a wrong checksum"
@@ -130,6 +142,7 @@ class FakeG1:
                 assert name == "rt/lowstate"
 
             def Init(self, handler, queue):  # noqa: N802
+                assert queue == 0, "the SDK's queue drops the newest"
                 robot.start(handler)
 
             def Close(self):  # noqa: N802
@@ -147,7 +160,8 @@ class FakeG1:
                 pass
 
             def CheckMode(self):  # noqa: N802
-                return 0, {"name": robot.built_in[0]}
+                released = len(robot.built_in) == 1
+                return robot.check_code if released else 0, {"name": robot.built_in[0]}
 
             def ReleaseMode(self):  # noqa: N802
                 robot.built_in.pop(0)

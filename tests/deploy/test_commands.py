@@ -95,6 +95,7 @@ def test_keys(monkeypatch):
         keyboard = make_commands(None, (0, 0, 0), keyboard=True, ranges=RANGES)
         time.sleep(0.2)
         assert termios.tcgetattr(terminal) != as_it_was
+        assert keyboard.read(0.0) is None, "nobody has pressed anything yet"
         os.write(ours, b"wwaqd?")
         time.sleep(0.5)
         command = keyboard.read(0.0)
@@ -108,11 +109,26 @@ def test_keys(monkeypatch):
         assert not keyboard.read(0.0).velocity.any()
         os.write(ours, b"x")
         time.sleep(0.5)
-        assert keyboard.read(0.0).age > 0.3, "after the end it grows old"
+        assert keyboard.read(0.0).age == np.inf, "it ends at once"
         keyboard.close()
         again = make_commands(None, (0, 0, 0), keyboard=True, ranges=RANGES)
         again.close()
         assert termios.tcgetattr(terminal) == as_it_was
+
+
+def test_a_real_robot_waits_for_enter(monkeypatch):
+    with pytest.raises(FlashSACError, match="there is no terminal"):
+        make_commands(None, (0.5, 0, 0), keyboard=False, ranges=RANGES, real=True)
+    ours, terminal = pty.openpty()
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        commands = make_commands(None, (0.5, 0, 0), keyboard=False, ranges=RANGES, real=True)
+        assert commands.read(0.0) is None
+        os.write(ours, b"\n")
+        time.sleep(0.1)
+        assert commands.read(0.0).velocity[0] == 0.5
+        assert commands.read(1.0).velocity[0] == 0.5
+        commands.close()
 
 
 @pytest.mark.parametrize("way", ["pipe", "udp"])
@@ -158,7 +174,7 @@ def test_nobody_will_ever_speak():
     os.close(writing)
     stream, puppet = Stream(reading), Puppet(29)
     episode = Loop(BLIND_G1, lambda obs: np.zeros(29), puppet, stream, Safety(BLIND_G1)).run(60.0, damp=0.1)
-    assert "ended before it sent any" in episode.stopped
+    assert "source of commands ended" in episode.stopped
     assert puppet.damped > 0
     stream.close()
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -45,7 +48,8 @@ sys.meta_path.insert(0, Missing())
 from flashsac.cli import main
 sys.exit(main(sys.argv[1:]))
 """
-    arguments = f"deploy {g1_file} --seconds 0.3 --episodes 2 --command 0.3 0 -0.1 --noise 1 --pushes --report {report}"
+    log = tmp_path / "new folder" / "log.csv"
+    arguments = f"deploy {g1_file} --seconds 0.3 --episodes 2 --command 0.3 0 -0.1 --noise 1 --pushes --report {report} --log {log}"
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments.split(), "--video", str(video)],
         env=environment(),
@@ -59,10 +63,20 @@ sys.exit(main(sys.argv[1:]))
     assert len(written["episodes"]) == 2
     assert written["options"]["command"] == [0.3, 0.0, -0.1]
     assert video.stat().st_size > 1000
+    with log.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["episode"], row["seconds"]) for row in rows if row["seconds"] == "0.280"] == [
+        ("0", "0.280"),
+        ("1", "0.280"),
+    ]
+    assert len(rows) == 30
+    assert float(rows[0]["command.yaw"]) == -0.1
+    assert float(rows[0]["quaternion.w"]) == pytest.approx(1.0, abs=0.01)
+    assert float(rows[0]["position.left_knee_joint"]) == pytest.approx(0.669, abs=0.021)
 
 
 def test_a_longer_run_keeps_time(g1_file):
-    (row,) = deploy(g1_file, DeployOptions(seconds=1.0, real_time=True, safety=SafetyLimits(tilt=4.0)))
+    (row,) = deploy(g1_file, DeployOptions(seconds=1.0, real_time=True, safety=SafetyLimits(tilt=3.1)))
     assert row["seconds"] == pytest.approx(1.0) or "fall" in row["stopped"]
     assert row["late_ms_p50"] < 50.0
     assert row["torque_max"] > 1.0
@@ -130,7 +144,7 @@ def test_torques_of_every_motor_step_are_reported():
 def test_the_report_knows_better_than_late_sensors(g1_file, monkeypatch):
     seen = []
     monkeypatch.setattr("flashsac.deploy.deploy.report.summarise", lambda episode, torques: seen.append(episode) or {})
-    deploy(g1_file, DeployOptions(seconds=0.2, world=World(observation_delay=1.0), safety=SafetyLimits(tilt=4.0)))
+    deploy(g1_file, DeployOptions(seconds=0.2, world=World(observation_delay=1.0), safety=SafetyLimits(tilt=3.1)))
     first, *_, last = [moment.sensors for moment in seen[0].moments]
     assert last.time == pytest.approx(first.time + 0.18)
     assert np.abs(last.position - first.position).max() > 0.01, "all that the policy felt was the first pose"
@@ -188,14 +202,32 @@ def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
     monkeypatch.setattr("flashsac.deploy.deploy._unitree", lambda described, options: robot)
     seen = []
     monkeypatch.setattr("flashsac.deploy.deploy.report.summarise", lambda episode, torques: seen.append(episode) or {})
-    anywhere = SafetyLimits(tilt=4.0)
-    for command in (None, (0.2, 0.0, 0.0)):
-        deploy(g1_file, DeployOptions(robot="unitree", command=command, seconds=0.1, stand=0.0, safety=anywhere))
+    anywhere = SafetyLimits(tilt=3.1)
+    ours, terminal = pty.openpty()
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        for command in (None, (0.2, 0.0, 0.0)):
+            os.write(ours, b"\n")  # Enter
+            deploy(g1_file, DeployOptions(robot="unitree", command=command, seconds=0.1, stand=0.0, safety=anywhere))
     assert [float(episode.moments[0].command[0]) for episode in seen] == [0.0, 0.2]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_damps_and_still_reports(g1_file, number):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(stand=-1.0), "--stand must be zero or more"),
+        (dict(command=(0.5, 0.0, 0.0), commands="walk.csv"), "--command and --commands: one source"),
+        (dict(robot="unitree", video="walk.mp4", noise=1.0), "--video, --noise: for a simulated robot"),
+        (dict(robot="unitree", world=World(pushes=True, push_every=2.0)), "--pushes, --push-every: for a simulated"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(options, message):
+    with pytest.raises(FlashSACError, match=message):
+        deploy("never opened", DeployOptions(**options))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_damp_for_a_second_and_still_report(g1_file, number):
     command = [
         sys.executable,
         "-m",
@@ -206,12 +238,14 @@ def test_a_signal_damps_and_still_reports(g1_file, number):
         "--seconds",
         "60",
         "--tilt",
-        "4",
+        "3.1",
     ]
     running = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
     assert "policy 50 Hz, motors 500 Hz" in running.stdout.readline()
     time.sleep(0.3)
     running.send_signal(number)
+    time.sleep(0.2)
+    running.send_signal(number)  # impatience, or a terminal that is closed twice, must not cut the damping short
     out, _ = running.communicate(timeout=20)
     assert "stopped: by hand" in out or "fall" in out
     assert running.returncode == 0

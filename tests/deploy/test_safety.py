@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import numpy as np
 import pytest
 
 from flashsac.deploy.commands import Command, Fixed
 from flashsac.deploy.interface import Sensors, gravity_in_base
-from flashsac.deploy.loop import Loop
+from flashsac.deploy.loop import Episode, Loop
 from flashsac.deploy.mujoco_robot import pd_torque
 from flashsac.deploy.report import summarise, table
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping, tilt_of
@@ -99,7 +102,7 @@ def test_targets_ask_for_no_more_than_the_torque():
         (felt(velocity=(np.nan, 0.0)), 0.0, None, "not finite"),
         (felt(quaternion=np.zeros(4)), 0.0, None, "is the inertial sensor running?"),
         (felt(), 0.0, Command(np.zeros(3), 1.6), "watchdog: no command for 1.60 s"),
-        (felt(), 0.0, Command(np.zeros(3), np.inf), "ended before it sent any"),
+        (felt(), 0.0, Command(np.zeros(3), np.inf), "source of commands ended"),
     ],
 )
 def test_stops(sensors, now, command, reason):
@@ -129,6 +132,37 @@ def test_limits_that_would_never_stop_anything(value):
     for name in ("tilt", "torque", "command_stop"):
         with pytest.raises(FlashSACError, match=f"--{name.replace('_', '-')} must be a number above zero"):
             SafetyLimits(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"tilt": 60.0}, "--tilt 60: the most is 3.142 rad"),  # degrees
+        ({"torque": 50.0}, "--torque 50: the most is 1 of the motor's"),  # percent
+        ({"speed": 1.1}, "--speed 1.1: the most is 1 of the motor's"),
+        ({"command_zero": 2.0}, "--command-zero must not be longer than --command-stop"),
+    ],
+)
+def test_limits_in_other_units(limits, message):
+    with pytest.raises(FlashSACError, match=re.escape(message)):
+        SafetyLimits(**limits)
+
+
+def test_a_loop_that_cannot_keep_up_stops():
+    """A policy that takes 15 of 20 ms is in time; one that takes 40 loses half of every second."""
+    puppet = Puppet(2)
+
+    def run(takes: float) -> Episode:
+        def policy(obs):
+            time.sleep(takes)
+            return np.zeros(2)
+
+        return Loop(
+            TWO, policy, puppet, Fixed((0.0, 0.0, 0.0)), Safety(TWO, SafetyLimits(state_age=5.0)), late=0.2
+        ).run(2.0, damp=0.0)
+
+    assert "the loop is too slow: it lost 0." in run(0.04).stopped
+    assert run(0.001).stopped is None
 
 
 def test_damping_gains():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -103,6 +104,55 @@ def test_damps_when_the_loop_hangs(fake):
     robot.close()
 
 
+@pytest.mark.parametrize("keys", [1 << 3, 1 << 5 | 1 << 9], ids=["select", "L2 and B"])
+def test_the_remote_stops_it(fake, keys):
+    robot = UnitreeRobot(BLIND_G1, watchdog=0.5)
+
+    def press(obs: np.ndarray) -> np.ndarray:
+        fake.keys = 1 << 9 if robot.now() < began + 0.2 else keys
+        return np.zeros(29)
+
+    began = robot.now()
+    episode = loop(robot, press).run(5.0, damp=0.02)
+    assert episode.stopped == "stopped by the remote"
+    assert 0.15 < episode.seconds < 2.0, "B alone does nothing"
+    fake.keys = 0
+    robot.write(DEFAULT, np.full(29, 50.0), np.ones(29))
+    time.sleep(0.1)
+    assert not fake.received[-1]["kp"].any(), "a stop is final"
+    robot.close()
+
+
+def test_a_state_that_repeats_itself_is_old(fake):
+    robot = UnitreeRobot(BLIND_G1)
+
+    def freeze(obs: np.ndarray) -> np.ndarray:
+        fake.frozen = True
+        return np.zeros(29)
+
+    assert "the robot's state is" in loop(robot, freeze).run(5.0, damp=0.02).stopped
+    robot.close()
+
+
+def test_a_write_that_never_returns_is_noticed(fake, monkeypatch):
+    robot = UnitreeRobot(BLIND_G1, watchdog=0.1)
+    stuck = threading.Event()
+    monkeypatch.setattr(fake, "receive", lambda message: stuck.wait())
+    assert loop(robot).run(5.0, damp=0.02).stopped == "nothing was sent to the robot for 0.2 s"
+    stuck.set()
+    robot.close()
+
+
+def test_orders_keep_their_rate(fake, monkeypatch):
+    """Though each takes a while to send."""
+    robot = UnitreeRobot(BLIND_G1, watchdog=5.0)
+    monkeypatch.setattr(fake, "receive", lambda message: time.sleep(0.003) or sent.append(time.monotonic()))
+    sent: list[float] = []
+    time.sleep(1.0)
+    assert np.median(np.diff(sent)) == pytest.approx(0.005, abs=0.0015), "200 Hz, not 5 + 3 ms apart"
+    robot.close()
+
+
 def test_stops_when_nothing_gets_through(fake):
     robot = UnitreeRobot(BLIND_G1, watchdog=0.5)
 
@@ -153,6 +203,29 @@ def test_the_robots_own_controller_holds_it_until_all_is_checked(fake):
     assert not fake.received
 
 
+def test_a_robot_that_lies_on_the_ground_is_not_taken_over(fake):
+    fake.quaternion = [np.cos(0.7), 0.0, np.sin(0.7), 0.0]
+    with pytest.raises(FlashSACError, match=r"leans 1.40 rad. The robot was not touched"):
+        UnitreeRobot(BLIND_G1)
+    assert fake.built_in == ["ai", ""]
+    assert not fake.received
+
+
+def test_damps_for_a_second_when_taking_over_fails_half_way(fake):
+    fake.check_code = 3104
+    with pytest.raises(FlashSACError, match=r"code 3104\). It may have let go: support the robot"):
+        UnitreeRobot(BLIND_G1)
+    assert fake.received[-1]["time"] - fake.damping_since() > 0.9
+
+
+def test_damps_for_a_second_after_an_error_outside_of_the_loop(fake):
+    robot = UnitreeRobot(BLIND_G1, watchdog=5.0)
+    robot.write(DEFAULT, np.full(29, 50.0), np.ones(29))
+    time.sleep(0.1)
+    robot.close()
+    assert fake.received[-1]["time"] - fake.damping_since() > 0.9
+
+
 def test_a_loop_refuses_what_the_robot_does_not_measure():
     puppet = Puppet(29)
     with pytest.raises(FlashSACError, match="does not measure"):
@@ -162,7 +235,7 @@ def test_a_loop_refuses_what_the_robot_does_not_measure():
 
 
 def test_errors(fake, monkeypatch):
-    fake.built_in = ["ai"] * 30
+    fake.built_in = ["ai"] * 60
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     with pytest.raises(FlashSACError, match="does not let go"):
         UnitreeRobot(BLIND_G1)

@@ -43,8 +43,9 @@ from tests import toy_envs
     ],
 )
 def test_check_env(task, num_envs, engine):
-    if not ENGINES[engine].packages[task.split(":")[0]].installed:
-        pytest.skip(f"{engine} is not installed here")
+    package = ENGINES[engine].packages[task.split(":")[0]]
+    if not package.installed:
+        pytest.skip(f"{package.module} is not installed here")
     env = make_env(task, EnvConfig(num_envs=num_envs, engine=engine, max_episode_steps=15))
     check_env(env, steps=40)
     known = tasks()[task]

@@ -112,9 +112,15 @@ class Stream:
         return None if newest is None else Command(newest[0], time.monotonic() - newest[1])
 
     def _live(self) -> None:
-        self._listen()
-        if self._newest is None:  # it will never speak, so nobody shall wait for it
-            self._newest = np.zeros(3), -math.inf
+        try:
+            self._listen()
+        finally:
+            if self._newest is None:  # it will never speak, so nobody shall wait for it
+                self._end()
+
+    def _end(self) -> None:
+        """As old as can be: the robot stops at once."""
+        self._newest = np.zeros(3), -math.inf
 
     def _listen(self) -> None:
         rest = b""
@@ -141,7 +147,7 @@ class Stream:
 
 
 class Keyboard(Stream):
-    """w s forwards and back, a d sideways, q e turn, space stands, x ends. Fresh as long as the terminal is there."""
+    """The first key begins. w s forwards and back, a d sideways, q e turn, space stands, x ends."""
 
     STEP = 0.1
     KEYS = {"w": (0, 1), "s": (0, -1), "a": (1, 1), "d": (1, -1), "q": (2, 1), "e": (2, -1)}
@@ -153,6 +159,7 @@ class Keyboard(Stream):
             )
         print(self.__class__.__doc__)
         self._wanted, (self._slowest, self._fastest) = np.zeros(3), np.array(ranges).T
+        self._begun = False
         super().__init__(sys.stdin.fileno())
 
     def _listen(self) -> None:
@@ -161,7 +168,7 @@ class Keyboard(Stream):
                 if select.select([self._source], [], [], 0.05)[0]:
                     got = os.read(sys.stdin.fileno(), 1).decode(errors="ignore")
                     if got in ("", "x"):
-                        return
+                        return self._end()
                     if got == " ":
                         self._wanted[:] = 0.0
                     if got in self.KEYS:
@@ -169,7 +176,31 @@ class Keyboard(Stream):
                         self._wanted[axis] += sign * self.STEP
                         # Or a key held too long would have to be taken back press by press.
                         self._wanted = np.clip(self._wanted, self._slowest, self._fastest)
-                self._newest = self._wanted.copy(), time.monotonic()
+                    self._begun = True
+                if self._begun:  # fresh as long as the terminal is there
+                    self._newest = self._wanted.copy(), time.monotonic()
+
+
+class AfterEnter:
+    """Another source, heard only after Enter: a real robot shall not begin by itself."""
+
+    needs_real_time = True
+
+    def __init__(self, commands: Commands) -> None:
+        if not sys.stdin.isatty():
+            raise FlashSACError(
+                "a real robot begins when Enter is pressed, and there is no terminal. From a program, send lines to --commands stdin "
+                "or udp:PORT: it begins with the first."
+            )
+        self._commands, self._pressed = commands, False
+
+    def read(self, seconds: float) -> Command | None:
+        if not self._pressed and select.select([sys.stdin], [], [], 0.0)[0]:
+            self._pressed = bool(sys.stdin.readline())
+        return self._commands.read(seconds) if self._pressed else None
+
+    def close(self) -> None:
+        self._commands.close()
 
 
 def parse(line: bytes) -> np.ndarray | None:
@@ -189,13 +220,13 @@ def udp_socket(port: int) -> socket.socket:
 
 
 def make_commands(
-    source: str | None, fixed: tuple[float, float, float], keyboard: bool, ranges: Sequence[Range]
+    source: str | None, fixed: tuple[float, float, float], keyboard: bool, ranges: Sequence[Range], real: bool = False
 ) -> Commands:
-    """From the command line's options. `ranges`: what the policy was trained on, for keys to stay within."""
+    """From the command line's options. `ranges`: what the policy was trained on, for keys to stay within. `real`: begin when told."""
     if keyboard:
         return Keyboard(ranges)
     if source is None:
-        return Fixed(fixed)
+        return AfterEnter(Fixed(fixed)) if real else Fixed(fixed)
     if source == "stdin":
         return Stream(sys.stdin.fileno())
     if source.startswith("udp:"):
@@ -203,7 +234,7 @@ def make_commands(
             return Stream(udp_socket(int(source.removeprefix("udp:"))))
         except (ValueError, OverflowError, OSError) as error:
             raise FlashSACError(f"--commands {source}: {error}. Name a free port: udp:9870.") from None
-    return Script(Path(source))
+    return AfterEnter(Script(Path(source))) if real else Script(Path(source))
 
 
 def _is_number(text: str) -> bool:

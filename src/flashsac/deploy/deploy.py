@@ -12,7 +12,7 @@ import numpy as np
 
 from flashsac.arguments import leading
 from flashsac.deploy import report
-from flashsac.deploy.commands import make_commands
+from flashsac.deploy.commands import AfterEnter, make_commands
 from flashsac.deploy.interface import RobotInterface
 from flashsac.deploy.loop import BY_HAND, Loop
 from flashsac.deploy.mujoco_robot import MujocoRobot, World
@@ -21,6 +21,9 @@ from flashsac.deploy.onnx_policy import OnnxPolicy
 from flashsac.deploy.report import Torques
 from flashsac.deploy.safety import Safety, SafetyLimits
 from flashsac.errors import FlashSACError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Each of them stops the robot. A lost connection to its terminal is SIGHUP."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +54,8 @@ class DeployOptions:
     """mp4 of the first episode (in MuJoCo)."""
     report: str | None = None
     """Where the numbers go, as JSON."""
+    log: str | None = None
+    """Where every policy step goes, as CSV: command, sensors, the policy's targets and what the limits made of them."""
     network: str | None = None
     """Network interface of the real robot, for example eth0."""
     world: World = dataclasses.field(default_factory=World)
@@ -67,7 +72,7 @@ def main(arguments: list[str]) -> int:
     )
     if path is None:
         raise FlashSACError("which policy? usage: flashsac deploy POLICY.onnx --robot mujoco")
-    for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):  # a lost connection to the robot's terminal is SIGHUP
+    for name in SIGNALS:
         signal.signal(name, _interrupt)
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # Ctrl-Z: a loop that stands still cannot catch a robot that falls
     rows = deploy(path, options)
@@ -76,34 +81,37 @@ def main(arguments: list[str]) -> int:
         about = {"policy": path, "options": dataclasses.asdict(options)}
         report.write(Path(options.report), rows, about)
         print(f"wrote {options.report}")
-    if options.video:
-        print(f"wrote {options.video}")
+    for written in (options.log, options.video):
+        if written:
+            print(f"wrote {written}")
     return 0
 
 
 def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
     """One row of numbers for each episode; fewer than asked for when interrupted."""
-    if options.episodes < 1 or options.seconds <= 0:
-        raise FlashSACError("--episodes and --seconds must be above zero.")
+    _check(options)
     policy = OnnxPolicy(path)
     described = policy.robot()
     real = options.robot == "unitree"
     fixed = options.command or ((0.0, 0.0, 0.0) if real else (0.5, 0.0, 0.0))
     rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as opened:
-        commands = make_commands(options.commands, fixed, options.keyboard, described.command_range)
+        commands = make_commands(options.commands, fixed, options.keyboard, described.command_range, real)
         opened.callback(commands.close)
+        # The first call is slow, and may fail: before anything moves.
+        policy({name: np.zeros(shape, np.float32) for name, shape in described.shapes().items()})
+        log = report.Log(Path(options.log), [joint.name for joint in described.joints]) if options.log else None
+        if log:
+            opened.callback(log.close)
         simulated = None if real else _simulated(described, options)
         interface: RobotInterface = simulated or _unitree(described, options)
         opened.callback(interface.close)
         real_time = real or commands.needs_real_time or options.real_time
-        policy(
-            {name: np.zeros(shape, np.float32) for name, shape in described.shapes().items()}
-        )  # the first call is slow
         rates = f"policy {described.policy_hz:g} Hz, motors {described.motor_hz:g} Hz"
         print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
         if commands.read(0.0) is None:
-            print("the robot holds its default pose until the first command comes", flush=True)
+            begin = "Enter is pressed" if isinstance(commands, AfterEnter) else "the first command comes"
+            print(f"the robot holds its default pose until {begin}", flush=True)
         for number in range(1 if real else options.episodes):
             watch = _Watch(simulated, Path(options.video) if options.video and number == 0 else None)
             loop = Loop(
@@ -115,6 +123,7 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 observer=Observer(described, noise=options.noise, seed=options.seed + number),
                 real_time=real_time,
                 stand=options.stand if options.stand is not None else 3.0 if real else 0.0,
+                late=options.safety.late if real else np.inf,
                 watch=watch,
                 truth=simulated.truth if simulated else None,
             )
@@ -124,6 +133,8 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 episode = loop.run(options.seconds, damp=1.0 if real_time else 0.0)
             finally:
                 watch.close()
+            if log:
+                log.add(number, episode)
             torques = Torques(np.array(simulated.torques), simulated.torque_limits) if simulated else None
             rows.append(report.summarise(episode, torques))
             if episode.stopped == BY_HAND:
@@ -164,9 +175,31 @@ def _simulated(described: Any, options: DeployOptions) -> MujocoRobot:
 def _unitree(described: Any, options: DeployOptions) -> RobotInterface:
     from flashsac.deploy.unitree import UnitreeRobot
 
-    return UnitreeRobot(described, options.network)
+    return UnitreeRobot(described, options.network, options.safety)
+
+
+def _check(options: DeployOptions) -> None:
+    """Nothing that was asked for may be left out in silence."""
+    if options.episodes < 1 or options.seconds <= 0:
+        raise FlashSACError("--episodes and --seconds must be above zero.")
+    if options.stand is not None and not 0 <= options.stand < np.inf:
+        raise FlashSACError("--stand must be zero or more seconds.")
+    sources = {"--command": options.command, "--commands": options.commands, "--keyboard": options.keyboard or None}
+    if len(given := [flag for flag, value in sources.items() if value is not None]) > 1:
+        raise FlashSACError(f"{' and '.join(given)}: one source of commands at a time.")
+    if options.robot == "mujoco":
+        return
+    simulated = {"--episodes": options.episodes > 1, "--video": options.video, "--noise": options.noise}
+    usual = dataclasses.asdict(World())
+    simulated |= {
+        f"--{name.replace('_', '-')}": value != usual[name] for name, value in dataclasses.asdict(options.world).items()
+    }
+    if wrong := [flag for flag, asked in simulated.items() if asked]:
+        raise FlashSACError(f"{', '.join(wrong)}: for a simulated robot alone. Leave it away with --robot unitree.")
 
 
 def _interrupt(*_: Any) -> None:
-    """As Ctrl-C does."""
+    """As Ctrl-C does, but only the first of them: a second one must not cut the damping short."""
+    for name in SIGNALS:
+        signal.signal(name, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import time
 from collections.abc import Callable
@@ -53,6 +54,7 @@ class Pace:
         self._period, self._real_time = period, real_time
         self._next = time.perf_counter()
         self.late: list[float] = []
+        self._lost: collections.deque[tuple[float, float]] = collections.deque()
 
     def wait(self) -> None:
         if not self._real_time:
@@ -65,6 +67,14 @@ class Pace:
         self.late.append(late)
         if late > self._period:
             self._next += late  # missed steps are lost; catching up would send them in a burst
+            self._lost.append((self._next, late))
+
+    @property
+    def lost(self) -> float:
+        """Seconds of the last one."""
+        while self._lost and self._lost[0][0] < time.perf_counter() - 1.0:
+            self._lost.popleft()
+        return sum(late for _, late in self._lost)
 
 
 class Loop:
@@ -81,14 +91,16 @@ class Loop:
         observer: Observer | None = None,
         real_time: bool = True,
         stand: float = 0.0,
+        late: float = np.inf,
         watch: Callable[[], str | None] = lambda: None,
         truth: Callable[[], Sensors] | None = None,
     ):
-        """`stand`: seconds to reach the default pose in. `watch`: called every policy step; what it returns ends the episode. `truth`:
-        for the report, where the robot knows better than its sensors."""
+        """`stand`: seconds to reach the default pose in. `late`: seconds of the last one that may be lost. `watch`: called every
+        policy step; what it returns ends the episode. `truth`: for the report, where the robot knows better than its sensors."""
         self.robot, self.interface, self.commands, self.safety = robot, interface, commands, safety
         self._policy, self._observer = policy, observer or Observer(robot)
         self._real_time, self._stand, self._watch, self._truth = real_time, stand, watch, truth
+        self._late = late
         self._default = np.array([joint.default for joint in robot.joints])
         self._scale = np.array(robot.action_scale)
         self._stiffness = np.array([joint.stiffness for joint in robot.joints])
@@ -136,6 +148,10 @@ class Loop:
                     pace.wait()
             if reason := self._watch() or self.safety.reason:
                 return reason
+            if (lost := pace.lost) > self._late:
+                return (
+                    f"the loop is too slow: it lost {lost:.2f} s of the last second (other programs? a smaller policy?)"
+                )
         return None
 
     def _act(self, episode: Episode, sensors: Sensors, command: np.ndarray) -> np.ndarray:

@@ -146,16 +146,16 @@ class MujocoRobot:
         return bool(self.data.site_xpos[self._imu][2] < self._known.fallen)
 
     def _move(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> np.ndarray:
-        """One motor period on; returns the motors' torques."""
+        """One motor period on; returns the motors' last torques."""
         data = self.data
         if self.world.pushes and data.time >= self._next_push:
             angle, speed = self._random.uniform(0, 2 * np.pi), self._random.uniform(0, self.world.push_speed)
             data.qvel[:2] += speed * np.array([np.cos(angle), np.sin(angle)])
             self._next_push = data.time + self._wait_for_push()
-        torque = pd_torque(target, data.qpos[self._q], data.qvel[self._dq], stiffness, damping)
-        torque = np.clip(torque, -self.torque_limits, self.torque_limits)
-        data.qfrc_applied[self._dq] = torque
-        for _ in range(self._substeps):
+        for _ in range(self._substeps):  # a motor's drive is faster than the orders it gets
+            torque = pd_torque(target, data.qpos[self._q], data.qvel[self._dq], stiffness, damping)
+            torque = np.clip(torque, -self.torque_limits, self.torque_limits)
+            data.qfrc_applied[self._dq] = torque
             self._mujoco.mj_step(self.model, data)
         # mj_step leaves positions of sites a step behind; the sensors must not be.
         self._mujoco.mj_kinematics(self.model, data)

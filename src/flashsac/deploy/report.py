@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import math
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from flashsac.deploy.loop import Episode
+from flashsac.errors import FlashSACError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +85,34 @@ def table(rows: list[dict[str, Any]]) -> str:
 def write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(about | {"episodes": rows}, indent=2) + "\n")
+
+
+class Log:
+    """Every policy step of every episode, as CSV: what was commanded, felt, asked for by the policy, and sent to the motors."""
+
+    def __init__(self, path: Path, joints: list[str]):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("w", newline="")
+        except OSError as error:
+            raise FlashSACError(f"--log {path} cannot be written ({error.strerror}). Name another file.") from None
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        felt = [
+            f"{name}.{axis}" for name, axes in (("quaternion", "wxyz"), ("angular_velocity", "xyz")) for axis in axes
+        ]
+        by_joint = [f"{what}.{joint}" for what in ("position", "velocity", "wanted", "target") for joint in joints]
+        self._writer.writerow(["episode", "seconds", "command.x", "command.y", "command.yaw", *felt, *by_joint])
+
+    def add(self, number: int, episode: Episode) -> None:
+        for moment in episode.moments:
+            felt = moment.sensors
+            parts = (moment.command, felt.quaternion, felt.angular_velocity, felt.position, felt.velocity)
+            values = np.concatenate([*parts, moment.wanted, moment.target])
+            self._writer.writerow([number, f"{moment.seconds:.3f}", *(f"{value:.5g}" for value in values)])
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _mean(values: np.ndarray) -> float | None:

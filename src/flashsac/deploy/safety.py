@@ -30,11 +30,21 @@ class SafetyLimits:
     """Part of a motor's torque that a target may ask for."""
     speed: float = 1.0
     """Part of a motor's speed at which its target may move."""
+    late: float = 0.2
+    """Stop a real robot when the loop lost more than this of the last second, s."""
 
     def __post_init__(self) -> None:
+        """Refuses what would never stop anything: degrees or percent where radians or parts are meant, NaN, infinity."""
+        most = {"tilt": (np.pi, "rad"), "torque": (1.0, "of the motor's"), "speed": (1.0, "of the motor's")}
         for name, value in dataclasses.asdict(self).items():
-            if not 0.0 < value < np.inf:  # NaN too: no comparison with it would ever stop anything
-                raise FlashSACError(f"--{name.replace('_', '-')} must be a number above zero, not {value}.")
+            flag = f"--{name.replace('_', '-')}"
+            if not 0.0 < value < np.inf:
+                raise FlashSACError(f"{flag} must be a number above zero, not {value}.")
+            limit, unit = most.get(name, (np.inf, ""))
+            if value > limit:
+                raise FlashSACError(f"{flag} {value:g}: the most is {limit:.4g} {unit}, beyond it nothing would stop.")
+        if self.command_zero > self.command_stop:
+            raise FlashSACError("--command-zero must not be longer than --command-stop.")
 
 
 class Safety:
@@ -75,7 +85,7 @@ class Safety:
         if beyond[worst] > limits.overtravel:
             return f"joint limit: {self._names[worst]} is {beyond[worst]:.2f} rad beyond its stop"
         if command is not None and command.age == np.inf:
-            return "the source of commands ended before it sent any"
+            return "the source of commands ended"
         if command is not None and command.age > limits.command_stop:
             return f"watchdog: no command for {command.age:.2f} s"
         return None

@@ -6,13 +6,14 @@ import contextlib
 import dataclasses
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from flashsac.deploy.interface import Sensors
 from flashsac.deploy.observation import check_blind
-from flashsac.deploy.safety import stop_damping
+from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.robot.description import Robot
 from flashsac.robot.g1 import JOINTS
@@ -24,6 +25,10 @@ SERIES = 0
 """mode_pr: pitch and roll of ankles and waist as joints, not as the rods that drive them."""
 ENABLED = 1
 """mode of a motor."""
+SELECT, L2, B = 1 << 3, 1 << 5, 1 << 9
+"""Keys of the remote, as bits of bytes 2 and 3 of `wireless_remote`."""
+DAMPED_FOR = 1.0
+"""Seconds, at least, before nothing is sent any more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +40,20 @@ class _Order:
 
 
 class UnitreeRobot:
-    """A thread repeats the newest order at the motor rate. When the loop has given none for `watchdog` seconds, or nothing got
-    through to the robot for as long, it damps, and that is final: `problem` tells the loop."""
+    """A thread repeats the newest order at the motor rate. When the loop has given none for `watchdog` seconds, nothing got through to
+    the robot for as long, or somebody pressed stop on the remote, it damps, and that is final: `problem` tells the loop."""
 
-    def __init__(self, robot: Robot, network: str | None = None, *, watchdog: float = 0.1, patience: float = 5.0):
-        """`network`: interface that the robot is connected to, eth0; `patience`: seconds to wait for its first state."""
+    def __init__(
+        self,
+        robot: Robot,
+        network: str | None = None,
+        limits: SafetyLimits | None = None,
+        *,
+        watchdog: float = 0.1,
+        patience: float = 5.0,
+    ):
+        """`network`: interface that the robot is connected to, eth0; `limits`: what its state must keep to before it is taken over;
+        `patience`: seconds to wait for its first state."""
         if robot.name != "unitree_g1":
             raise FlashSACError(f"--robot unitree speaks to a G1, but this policy is for {robot.name}.")
         check_blind(robot)
@@ -49,6 +63,7 @@ class UnitreeRobot:
         self._state: tuple[Any, float] | None = None
         self._order: _Order | None = None
         self._problem: str | None = None
+        self._got_through = self._damped_since = self.now()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._send_forever, name="motors", daemon=True)
         self._sdk = sdk = _Sdk(network)
@@ -59,10 +74,17 @@ class UnitreeRobot:
             self._subscriber = sdk.subscriber(self._on_state)
             opened.callback(self._subscriber.Close)
             self._wait_for_state(patience)
-            # Last of all: from here on nobody but us holds the robot up.
-            sdk.release_built_in_motion()
-            self._thread.start()
+            if problem := self._problem or Safety(robot, limits).check(self.read(), self.now(), None):
+                raise FlashSACError(f"{problem}. The robot was not touched: see to it, then begin again.")
+            # Last of all, because from here on nobody but us holds the robot up; damping begins with the release, not after it.
+            opened.callback(self._stop_sending)
+            sdk.release_built_in_motion(self._begin_damping)
             self._channels = opened.pop_all()
+
+    def _begin_damping(self) -> None:
+        if not self._thread.is_alive():
+            self._got_through = self._damped_since = self.now()
+            self._thread.start()
 
     def _wait_for_state(self, patience: float) -> None:
         deadline = time.monotonic() + patience
@@ -92,25 +114,39 @@ class UnitreeRobot:
         self._order = _Order(target, stiffness, damping, self.now())
 
     def problem(self) -> str | None:
+        # Seen from here too: a write that never returns cannot report itself.
+        if self._problem is None and self.now() - self._got_through > 2 * self._watchdog:
+            self._problem = f"nothing was sent to the robot for {2 * self._watchdog:g} s"
         return self._problem
 
     def damp(self) -> None:
-        self._order = None
+        if self._order is not None:
+            self._order, self._damped_since = None, self.now()
 
     def close(self) -> None:
-        """Its last messages say damp."""
-        self.damp()
-        time.sleep(5.0 / self.robot.motor_hz)
-        self._closed.set()
-        self._thread.join(timeout=1.0)
         self._channels.close()
 
+    def _stop_sending(self) -> None:
+        """Its last messages say damp, for a second at least, whatever went wrong."""
+        self.damp()
+        if self._thread.is_alive():
+            time.sleep(max(5.0 / self.robot.motor_hz, self._damped_since + DAMPED_FOR - self.now()))
+            self._closed.set()
+            self._thread.join(timeout=1.0)
+
     def _on_state(self, message: Any) -> None:
-        self._state = message, self.now()
+        # A robot that repeats itself has told us nothing new.
+        if self._state is None or message.tick != self._state[0].tick:
+            self._state = message, self.now()
+        keys = message.wireless_remote[2] | message.wireless_remote[3] << 8
+        if keys & SELECT or (keys & L2 and keys & B):
+            self._problem = self._problem or "stopped by the remote"
 
     def _send_forever(self) -> None:
-        got_through = self.now()
-        while not self._closed.wait(1.0 / self.robot.motor_hz):
+        period = 1.0 / self.robot.motor_hz
+        due = self.now()
+        while not self._closed.wait(max(0.0, due - self.now())):
+            due = max(due + period, self.now())  # what was missed is not made up for in a burst
             order = self._order
             if order is not None and self.now() - order.time > self._watchdog:
                 self._problem = self._problem or f"watchdog: no order from the loop for {self._watchdog:g} s"
@@ -119,8 +155,8 @@ class UnitreeRobot:
             except Exception as error:  # whatever the SDK throws: this thread must live, to damp as soon as it can
                 sent, why = False, str(error)
             if sent:
-                got_through = self.now()
-            elif self.now() - got_through > self._watchdog:
+                self._got_through = self.now()
+            elif self.now() - self._got_through > self._watchdog:
                 self._problem = self._problem or f"nothing gets through to the robot any more ({why})"
 
     def _send(self, order: _Order | None) -> bool:
@@ -151,7 +187,7 @@ class _Sdk:
         except ImportError as error:
             raise MissingExtra(
                 f"--robot unitree needs unitree_sdk2py ({error}), which is not on PyPI: install it from Unitree's repository "
-                "unitree_sdk2_python."
+                "unitree_sdk2_python, with a CycloneDDS 0.10 that you built and named in CYCLONEDDS_HOME (docs/deploy.md)."
             ) from None
         try:
             channel.ChannelFactoryInitialize(0, network)
@@ -170,26 +206,30 @@ class _Sdk:
 
     def subscriber(self, handler: Any) -> Any:
         made = self._channel.ChannelSubscriber("rt/lowstate", self._state)
-        made.Init(handler, 10)
+        made.Init(handler, 0)  # called at once: a queue would hand over the oldest first, and drop the newest
         return made
 
-    def release_built_in_motion(self, tries: int = 10) -> None:
-        """The robot's own controller must not send to the same motors."""
+    def release_built_in_motion(self, released: Callable[[], None], tries: int = 50) -> None:
+        """The robot's own controller must not send to the same motors. `released` is called as soon as it may have let go."""
         from unitree_sdk2py.comm.motion_switcher.motion_switcher_client import MotionSwitcherClient
 
         client = MotionSwitcherClient()
         client.SetTimeout(5.0)
         client.Init()
-        for _ in range(tries):
+        for attempt in range(tries):
             problem, mode = client.CheckMode()
             if problem:
+                if attempt:
+                    released()
                 raise FlashSACError(
-                    f"the robot does not say whether its own controller holds the motors (code {problem})."
+                    f"the robot does not say whether its own controller holds the motors (code {problem}). It may have let go: "
+                    "support the robot, put it into debug mode with the remote and try again."
                 )
             if not mode["name"]:
+                released()
                 return
             client.ReleaseMode()
-            time.sleep(0.5)
+            time.sleep(0.1)
         raise FlashSACError(
             "the robot's own controller does not let go of the motors. Put it into debug mode and try again."
         )
