@@ -13,13 +13,22 @@ import numpy as np
 COUNT = 4
 
 
-def main(video: str, out: str, start: float = 2.0, seconds: float = 1.0) -> None:
+def main(
+    video: str,
+    out: str,
+    start: float = 2.0,
+    seconds: float = 1.0,
+    top: float = 0.4,
+    left: float = 1 / 12,
+    right: float = 1.0,
+) -> None:
+    """`top`, `left`, `right`: where to cut, as parts of a frame; the rest is sky."""
     reader = imageio.get_reader(video)
     frames = imageio.mimread(video, memtest=False)
     fps = reader.get_meta_data()["fps"]
     picks = np.linspace(start * fps, (start + seconds) * fps, COUNT).round().astype(int).clip(0, len(frames) - 1)
     height, width = frames[0].shape[:2]
-    strip = [frames[i][height * 2 // 5 :, width // 12 :] for i in picks]  # the rest is sky
+    strip = [frames[i][int(height * top) :, int(width * left) : int(width * right)] for i in picks]
     imageio.imwrite(out, np.concatenate(strip, axis=1)[::2, ::2])
 
 

@@ -48,7 +48,7 @@ sys.meta_path.insert(0, Missing())
 from flashsac.cli import main
 sys.exit(main(sys.argv[1:]))
 """
-    log = tmp_path / "new folder" / "log.csv"
+    log = tmp_path / "new" / "log.csv"
     arguments = f"deploy {g1_file} --seconds 0.3 --episodes 2 --command 0.3 0 -0.1 --noise 1 --pushes --report {report} --log {log}"
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments.split(), "--video", str(video)],
@@ -183,7 +183,7 @@ def test_bad_requests(g1_file, tmp_path):
     for options, complaint in (
         (DeployOptions(episodes=0), "above zero"),
         (DeployOptions(world=World(scene="moon")), "no scene moon"),
-        (DeployOptions(robot="unitree"), "does not measure"),
+        (DeployOptions(robot="unitree", commands="udp:0"), "does not measure"),
     ):
         with pytest.raises(FlashSACError, match=complaint):
             deploy(g1_file, options)
