@@ -51,7 +51,7 @@ def test_commands_of_the_way_to_the_robot(tmp_path):
     """A short --env.num-envs comes last and wins; the robots of the page are real ones."""
     for arguments in commands("docs/sim-to-real.md"):
         cli(*arguments, *EXTRA[arguments[0]], cwd=tmp_path)
-    assert (tmp_path / "g1.onnx").exists()
+    assert (tmp_path / "runs" / "g1.onnx").exists()
 
 
 def test_commands_to_the_robot(tmp_path):
@@ -61,7 +61,7 @@ def test_commands_to_the_robot(tmp_path):
         cli(*shorter, *EXTRA[arguments[0]], cwd=tmp_path)
         seen.append(arguments[0])
     assert seen == ["train", "export", "deploy", "deploy"]
-    assert (tmp_path / "walk.mp4").stat().st_size > 1000
+    assert (tmp_path / "runs" / "walk.mp4").stat().st_size > 1000
 
 
 def test_ten_lines_of_python(tmp_path, monkeypatch):

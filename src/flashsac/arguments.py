@@ -1,9 +1,11 @@
-"""Taking arguments off a command line before tyro parses the rest."""
+"""Arguments of a command line: taken off before tyro parses the rest, and checked."""
 
 from __future__ import annotations
 
 import decimal
+import os
 import re
+import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
@@ -51,6 +53,21 @@ def take_option(arguments: list[str], name: str) -> tuple[str | None, list[str]]
         if argument.startswith(f"{name}="):
             return argument.partition("=")[2], arguments[:i] + arguments[i + 1 :]
     return None, arguments
+
+
+def check_writable(flag: str, path: Path) -> None:
+    """Before the work whose result shall go there."""
+    reason = "it is a directory" if path.is_dir() else None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        if path.exists() and not os.access(path, os.W_OK):
+            reason = "it is read-only"
+    except OSError as error:
+        reason = error.strerror
+    if reason:
+        raise FlashSACError(f"{flag} {path} cannot be written ({reason}). Name another file.")
 
 
 def write_out_numbers(arguments: list[str], flags: Collection[str]) -> list[str]:

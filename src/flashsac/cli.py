@@ -60,6 +60,16 @@ def main(arguments: list[str] | None = None) -> int:
     except FlashSACError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except (
+        ModuleNotFoundError
+    ) as error:  # installed without what it needs, as docs/deploy.md tells for a robot's computer
+        if error.name not in ("torch", "rich", "psutil", "gymnasium", "safetensors", "tyro"):
+            raise
+        print(
+            f"error: `flashsac {arguments[0]}` needs {error.name}, which is not installed: pip install {error.name}",
+            file=sys.stderr,
+        )
+        return 1
     except BrokenPipeError:  # `flashsac ... | head`
         sys.stderr.close()
         return 141
@@ -136,6 +146,7 @@ def _resume(arguments: list[str]) -> int:
 def _finish(result: Result) -> int:
     """After training: where things are, and what to do next."""
     from flashsac.api import Finished
+    from flashsac.robot.known import ROBOTS
     from flashsac.run import read_config
 
     run_dir = result.run_dir
@@ -156,12 +167,14 @@ def _finish(result: Result) -> int:
     for name, what in made.items():
         if (run_dir / name).exists():
             print(f"  {run_dir / name}  ({what})")
-    undrawable = result.video is None and read_config(run_dir)[1].video
+    task, config = read_config(run_dir)
+    undrawable = result.video is None and config.video
     print("next:")
     for command, useful in (
         (f"play {run_dir}", not undrawable),
         (f"eval {run_dir}", True),
         (f"report {run_dir} --out {run_dir}/curves", math.isfinite(result.best)),
+        (f"export {run_dir}", task in ROBOTS),
     ):
         if useful:
             print(f"  flashsac {command}")

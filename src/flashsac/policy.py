@@ -200,6 +200,8 @@ def load_policy(path: str | Path, checkpoint: str | int | None = None) -> Policy
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, ValueError, OSError) as error:
         todo = "Use another checkpoint of the run."
+        if file.suffix == ".onnx":
+            todo = "An exported policy runs with `flashsac deploy`; for all else name its run."
         if file.suffix == ".pt":
             todo = f"If mjlab's train command wrote it, take the run beside it: {file.parent / 'flashsac'}."
         raise CheckpointError(f"{file} is corrupt or no policy file ({error}). {todo}") from error

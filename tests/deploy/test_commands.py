@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from flashsac.deploy.commands import Script, Stream, make_commands, parse, udp_socket
+from flashsac.deploy.commands import Script, Stream, make_commands, parse, split_keys, udp_socket
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety
 from flashsac.errors import FlashSACError
@@ -38,12 +38,24 @@ def test_scripts(tmp_path):
     as_json = tmp_path / "walk.json"
     as_json.write_text("[[0, 0.1, 0, 0], [1, 0.2, 0, 0]]")
     assert Script(as_json).read(1.5).velocity[0] == 0.2
-    for text in ("", "1,2,3\n", "0,a,b,c\n", "0,nan,0,0\n"):
+    for text in ("", "1,2,3\n", "0,a,b,c\n", "0,nan,0,0\n", "O,0.5,0,0\n2,0,0,0\n"):
         table.write_text(text)
         with pytest.raises(FlashSACError, match="no script of commands"):
             Script(table)
-    with pytest.raises(FlashSACError, match="no script of commands"):
+    for text in ("5,1,0,0\n2,0,0,0\n", "0,1,0,0\n0,0,0,0\n", "-1,1,0,0\n"):
+        table.write_text(text)
+        with pytest.raises(FlashSACError, match="rise from row to row"):
+            Script(table)
+    with pytest.raises(FlashSACError, match=r"No such file.* stdin, or udp:PORT"):
         make_commands(str(tmp_path / "missing.csv"), (0, 0, 0), keyboard=False, ranges=RANGES)
+
+
+def test_a_script_begins_when_it_says(tmp_path):
+    table = tmp_path / "walk.csv"
+    table.write_text("3,0.5,0,0\n")
+    assert [Script(table).read(seconds).velocity[0] for seconds in (0.0, 2.9, 3.0)] == [0.0, 0.0, 0.5]
+    table.write_bytes(b"\xef\xbb\xbf0,0.5,0,0\r\n2,0,0,0\r\n")  # as a spreadsheet writes it
+    assert [Script(table).read(seconds).velocity[0] for seconds in (0.0, 2.0)] == [0.5, 0.0]
 
 
 def test_the_walk_of_the_benchmarks():
@@ -83,8 +95,13 @@ def test_a_pipe_is_read_line_by_line():
 def test_keys_need_a_terminal_and_ports_a_number():
     with pytest.raises(FlashSACError, match="needs a terminal"):
         make_commands(None, (0, 0, 0), keyboard=True, ranges=RANGES)
-    with pytest.raises(FlashSACError, match="Name a free port"):
-        make_commands("udp:http", (0, 0, 0), keyboard=False, ranges=RANGES)
+    for port in ("http", "0", "99999", ""):
+        with pytest.raises(FlashSACError, match="a port is a number from 1 to 65535"):
+            make_commands(f"udp:{port}", (0, 0, 0), keyboard=False, ranges=RANGES)
+    taken = udp_socket(0)
+    with pytest.raises(FlashSACError, match="Name another port"):
+        make_commands(f"udp:{taken.getsockname()[1]}", (0, 0, 0), keyboard=False, ranges=RANGES)
+    taken.close()
 
 
 def test_keys(monkeypatch):
@@ -95,8 +112,10 @@ def test_keys(monkeypatch):
         keyboard = make_commands(None, (0, 0, 0), keyboard=True, ranges=RANGES)
         time.sleep(0.2)
         assert termios.tcgetattr(terminal) != as_it_was
-        assert keyboard.read(0.0) is None, "nobody has pressed anything yet"
-        os.write(ours, b"wwaqd?")
+        os.write(ours, b"z?")
+        time.sleep(0.3)
+        assert keyboard.read(0.0) is None, "nobody has pressed a key of ours yet"
+        os.write(ours, b"wWaqd?")
         time.sleep(0.5)
         command = keyboard.read(0.0)
         np.testing.assert_allclose(command.velocity, [0.2, 0.0, 0.1])
@@ -107,13 +126,20 @@ def test_keys(monkeypatch):
         os.write(ours, b" ")
         time.sleep(0.3)
         assert not keyboard.read(0.0).velocity.any()
-        os.write(ours, b"x")
+        os.write(ours, b"X")  # Caps Lock
         time.sleep(0.5)
-        assert keyboard.read(0.0).age == np.inf, "it ends at once"
+        assert keyboard.read(0.0).ended == "the key x"
         keyboard.close()
         again = make_commands(None, (0, 0, 0), keyboard=True, ranges=RANGES)
         again.close()
         assert termios.tcgetattr(terminal) == as_it_was
+
+
+def test_keys_that_terminals_send_in_pieces():
+    assert split_keys("w\x1b[as\x1b[1;5d") == (["w", "\x1b[a", "s", "\x1b[1;5d"], "")
+    for piece in ("\x1b", "\x1b[", "\x1b[1;"):
+        assert split_keys("w" + piece) == (["w"], piece)
+    assert split_keys("\x1bx") == (["\x1b", "x"], ""), "Alt hides no x"
 
 
 def test_a_real_robot_waits_for_enter(monkeypatch):
@@ -167,6 +193,7 @@ def test_a_killed_source_stops_the_robot(way):
     assert zeroed < ended, "it stands before it damps"
     assert 1.4 < ended < 4.0, "1.5 s, and what a busy machine adds"
     assert all(not command.any() for at, command in seen if at - killed[0] > zeroed)
+    assert episode.unheard == sum(not command.any() for _, command in seen)
 
 
 def test_nobody_will_ever_speak():

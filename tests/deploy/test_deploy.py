@@ -17,7 +17,7 @@ import pytest
 
 from flashsac.deploy import report
 from flashsac.deploy.commands import Fixed
-from flashsac.deploy.deploy import DeployOptions, deploy
+from flashsac.deploy.deploy import DeployOptions, deploy, exit_code
 from flashsac.deploy.loop import Episode, Loop
 from flashsac.deploy.mujoco_robot import MujocoRobot, World, pd_torque
 from flashsac.deploy.onnx_policy import OnnxPolicy
@@ -59,9 +59,12 @@ sys.exit(main(sys.argv[1:]))
     )
     assert done.returncode == 0, done.stderr
     assert "velocity error" in done.stdout
+    assert "drawing 8 frames" in done.stdout  # 0.3 s at 25 a second
     written = json.loads(report.read_text())
     assert len(written["episodes"]) == 2
     assert written["options"]["command"] == [0.3, 0.0, -0.1]
+    assert written["task"] == "playground:G1JoystickFlatTerrain"
+    assert written["sha256"] == OnnxPolicy(g1_file).info.sha256
     assert video.stat().st_size > 1000
     with log.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -89,6 +92,29 @@ def test_a_robot_in_its_default_pose_stands_for_a_while():
     assert robot.now() == pytest.approx(0.5)
     assert not robot.fallen
     assert np.abs(robot.read().position - DEFAULT).max() < 0.3
+
+
+def test_a_gantry_holds_it_until_the_policy_begins(g1_file, monkeypatch):
+    """Nothing but the default pose falls within three seconds; hung up it does not, and is let go when the policy begins."""
+    held = MujocoRobot(ROBOT)
+    held.reset(held=True)
+    base, joints = held.data.qpos[:7].copy(), held.data.qpos[7:].copy()
+    for _ in range(3 * 500):
+        held.write(DEFAULT, STIFFNESS, DAMPING)
+    np.testing.assert_array_equal(held.data.qpos[:7], base)
+    assert np.abs(held.data.qpos[7:] - joints).max() > 1e-4, "its joints move"
+    held.release()
+    assert held.torques == [], "of the policy alone"
+    for _ in range(5 * 500):
+        held.write(DEFAULT, STIFFNESS, DAMPING)
+    assert held.fallen
+
+    seen = []
+    monkeypatch.setattr("flashsac.deploy.deploy.report.summarise", lambda episode, torques: seen.append(episode) or {})
+    deploy(g1_file, DeployOptions(seconds=0.1, stand=4.0, world=World(pushes=True, push_every=1.0)))
+    assert seen[0].stopped is None
+    assert seen[0].moments[0].sensors.time == pytest.approx(4.0)
+    assert np.abs(seen[0].moments[0].sensors.linear_velocity).max() < 1e-9
 
 
 def test_stops_when_it_tips_over_in_mujoco():
@@ -183,7 +209,7 @@ def test_bad_requests(g1_file, tmp_path):
     for options, complaint in (
         (DeployOptions(episodes=0), "above zero"),
         (DeployOptions(world=World(scene="moon")), "no scene moon"),
-        (DeployOptions(robot="unitree", commands="udp:0"), "does not measure"),
+        (DeployOptions(robot="unitree"), "does not measure"),
     ):
         with pytest.raises(FlashSACError, match=complaint):
             deploy(g1_file, options)
@@ -200,6 +226,7 @@ def test_bad_requests(g1_file, tmp_path):
 def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
     robot = MujocoRobot(ROBOT)
     monkeypatch.setattr("flashsac.deploy.deploy._unitree", lambda described, options: robot)
+    monkeypatch.setattr("flashsac.deploy.deploy.check_blind", lambda described: None)  # this one feels its velocity
     seen = []
     monkeypatch.setattr("flashsac.deploy.deploy.report.summarise", lambda episode, torques: seen.append(episode) or {})
     anywhere = SafetyLimits(tilt=3.1)
@@ -216,6 +243,12 @@ def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
     ("options", "message"),
     [
         (dict(stand=-1.0), "--stand must be zero or more"),
+        (dict(command=(np.nan, 0.0, 0.0)), "--command takes three numbers"),
+        (dict(noise=-1.0), "--noise must be zero or more"),
+        (dict(video="walk.xyz"), "videos are mp4"),
+        (dict(report="/proc/no.json"), "--report /proc/no.json cannot be written"),
+        (dict(log="/"), "--log / cannot be written .it is a directory"),
+        (dict(network="eth0"), "--network: for a real robot"),
         (dict(command=(0.5, 0.0, 0.0), commands="walk.csv"), "--command and --commands: one source"),
         (dict(robot="unitree", video="walk.mp4", noise=1.0), "--video, --noise: for a simulated robot"),
         (dict(robot="unitree", world=World(pushes=True, push_every=2.0)), "--pushes, --push-every: for a simulated"),
@@ -224,6 +257,46 @@ def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
 def test_what_cannot_be_done_is_refused(options, message):
     with pytest.raises(FlashSACError, match=message):
         deploy("never opened", DeployOptions(**options))
+
+
+@pytest.mark.parametrize(
+    ("world", "message"),
+    [
+        (dict(friction=0.0), "--friction must be a number above zero"),
+        (dict(spread=-0.1), "--spread must be a number of zero or more"),
+        (dict(action_delay=np.nan), "--action-delay must be"),
+        (dict(push_speed=3.0), "add --pushes"),
+    ],
+)
+def test_no_such_world(world, message):
+    with pytest.raises(FlashSACError, match=message):
+        World(**world)
+
+
+def test_the_exit_code_tells_scripts_how_it_went():
+    codes = {None: 0, "by hand": 130, "fall: the base is near the ground": 3}
+    for stopped, code in codes.items():
+        assert exit_code([{"stopped": None}, {"stopped": stopped}]) == code
+    assert exit_code([{"stopped": reason} for reason in codes]) == 3
+
+
+def test_the_table():
+    rows = [{"stopped": "tilt", "seconds": 2.0}, {"stopped": "tilt", "seconds": 4.0, "unheard": 7}]
+    assert report.table(rows).splitlines() == [
+        "episodes                  2, stopped early 2",
+        "stopped: tilt (2 times)",
+        "seconds until the end     3.000 (from 2.000 to 4.000)",
+        "note: in 7 policy steps the last command was too old and taken for zero: send more often",
+    ]
+    assert "from" not in report.table(rows[:1])
+
+
+def test_the_report_outlives_whoever_reads_the_lines(g1_file, tmp_path):
+    """Its terminal is closed, or the program behind the pipe ends after a line."""
+    written = tmp_path / "report.json"
+    command = f"{sys.executable} -m flashsac deploy {g1_file} --seconds 0.1 --report {written} | head -n 1"
+    subprocess.run(command, shell=True, env=environment(), check=True, capture_output=True, timeout=120)
+    assert len(json.loads(written.read_text())["episodes"]) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -248,4 +321,4 @@ def test_signals_damp_for_a_second_and_still_report(g1_file, number):
     running.send_signal(number)  # impatience, or a terminal that is closed twice, must not cut the damping short
     out, _ = running.communicate(timeout=20)
     assert "stopped: by hand" in out or "fall" in out
-    assert running.returncode == 0
+    assert running.returncode in (130, 3)

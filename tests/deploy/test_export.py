@@ -196,6 +196,13 @@ def test_a_file_of_another_kind_is_refused(g1_file, tmp_path):
     corrupt = tmp_path / "corrupt.onnx"
     corrupt.write_bytes(g1_file.read_bytes()[:5000])
     assert "corrupt or no ONNX file" in fails(corrupt)
+    whole = bytearray(g1_file.read_bytes())
+    whole[len(whole) // 2] ^= 1  # one bit of a weight: it would still run
+    corrupt.write_bytes(whole)
+    assert "its checksum is another" in fails(corrupt)
+    assert f"First: flashsac export {g1_file.parent} --out" in fails(g1_file.parent)
+    with pytest.raises(CheckpointError, match="runs with `flashsac deploy`"):
+        load_policy(g1_file)
 
     model = onnx.load(g1_file)
     ours = model.metadata_props[0].value
@@ -228,6 +235,20 @@ def test_a_robot_without_limits_or_with_another_history_does_not_move(g1_file, m
         monkeypatch.setattr(policy, "info", dataclasses.replace(policy.info, robot=changed))
         with pytest.raises(FlashSACError, match=complaint):
             policy.robot()
+
+
+def test_what_cannot_work_is_refused_before_the_simulator_starts(g1_run, tmp_path):
+    for arguments, complaint in (
+        (["--observations", "0"], "1 or more"),
+        (["--out", str(tmp_path / "g1.bin")], "ends in .onnx"),
+        (["--out", "/proc/g1.onnx"], "cannot be written"),
+    ):
+        with pytest.raises(FlashSACError, match=complaint):
+            exporting.main([str(g1_run), *arguments])
+    other = ["--task", "playground:Go1JoystickFlatTerrain", "--out", str(tmp_path / "g1.onnx")]
+    with pytest.raises(FlashSACError, match="103"):
+        exporting.main([str(g1_run), *other])
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_to_export(tmp_path):

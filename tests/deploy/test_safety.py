@@ -78,7 +78,7 @@ def test_the_report_tells_what_was_held_back():
     np.testing.assert_allclose([moment.target[1] for moment in episode.moments], [0.45, 0.5, 0.5, 0.5])
     row = summarise(episode)
     assert row["held_back"] == 1 / 8
-    assert "targets held back         0.125" in table([row])
+    assert "targets held back, share  0.125" in table([row])
 
 
 def test_targets_ask_for_no_more_than_the_torque():
@@ -102,7 +102,7 @@ def test_targets_ask_for_no_more_than_the_torque():
         (felt(velocity=(np.nan, 0.0)), 0.0, None, "not finite"),
         (felt(quaternion=np.zeros(4)), 0.0, None, "is the inertial sensor running?"),
         (felt(), 0.0, Command(np.zeros(3), 1.6), "watchdog: no command for 1.60 s"),
-        (felt(), 0.0, Command(np.zeros(3), np.inf), "source of commands ended"),
+        (felt(), 0.0, Command(np.zeros(3), np.inf, "the key x"), "the key x"),
     ],
 )
 def test_stops(sensors, now, command, reason):

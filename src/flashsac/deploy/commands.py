@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import itertools
 import json
 import math
 import os
+import re
 import select
 import socket
 import sys
@@ -29,6 +31,8 @@ class Command:
 
     velocity: np.ndarray
     age: float = 0.0
+    ended: str | None = None
+    """Why there will be no other; the robot stops at once."""
 
 
 class Commands(Protocol):
@@ -59,29 +63,38 @@ class Fixed:
 
 
 class Script:
-    """A table of times and velocities; each holds until the next. CSV (seconds,vx,vy,yaw) or JSON (a list of such rows)."""
+    """A table of times and velocities; each holds until the next, and before the first nothing is asked for.
+
+    CSV (seconds,vx,vy,yaw) or JSON (a list of such rows)."""
 
     needs_real_time = False
 
     def __init__(self, path: Path):
         try:
-            text = path.read_text()
+            text = path.read_text(
+                "utf-8-sig"
+            )  # spreadsheets begin a file with a mark, which would hide its first number
             given = json.loads(text) if path.suffix == ".json" else list(csv.reader(text.splitlines()))
-            header = bool(given) and path.suffix != ".json" and not _is_number(given[0][0])
+            header = bool(given) and path.suffix != ".json" and not any(map(_is_number, given[0]))
             rows = [[float(value) for value in row] for row in given[header:] if row]
             if not rows or any(len(row) != 4 or not all(map(math.isfinite, row)) for row in rows):
                 raise ValueError("rows of four numbers are wanted")
-        except (OSError, ValueError, TypeError, IndexError, KeyError) as error:
+            times = [row[0] for row in rows]
+            if times[0] < 0 or any(later <= earlier for earlier, later in itertools.pairwise(times)):
+                raise ValueError("its seconds must begin at zero or later, and rise from row to row")
+        except OSError as error:
+            raise FlashSACError(
+                f"--commands {path}: {error.strerror}. It takes a script (a CSV file of seconds,vx,vy,yaw), stdin, or udp:PORT."
+            ) from None
+        except (ValueError, TypeError, IndexError, KeyError) as error:
             raise FlashSACError(
                 f"{path} is no script of commands ({error}). Lines of `seconds,vx,vy,yaw` make one."
             ) from None
-        rows.sort(key=lambda row: row[0])
-        self._times = np.array([row[0] for row in rows])
-        self._commands = [Command(np.array(row[1:])) for row in rows]
+        self._times = np.array(times)
+        self._commands = [Command(np.zeros(3))] + [Command(np.array(row[1:])) for row in rows]
 
     def read(self, seconds: float) -> Command:
-        at = int(np.searchsorted(self._times, seconds, side="right")) - 1
-        return self._commands[max(at, 0)]
+        return self._commands[int(np.searchsorted(self._times, seconds + 1e-9, side="right"))]
 
     def close(self) -> None:
         pass
@@ -98,6 +111,7 @@ class Stream:
     def __init__(self, source: int | socket.socket):
         self._source = source
         self._newest: tuple[np.ndarray, float] | None = None
+        self._ended: str | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._live, name="commands", daemon=True)
         self._thread.start()
@@ -108,6 +122,8 @@ class Stream:
         return self._source.getsockname()[1]
 
     def read(self, seconds: float) -> Command | None:
+        if self._ended:
+            return Command(np.zeros(3), math.inf, self._ended)
         newest = self._newest
         return None if newest is None else Command(newest[0], time.monotonic() - newest[1])
 
@@ -116,11 +132,7 @@ class Stream:
             self._listen()
         finally:
             if self._newest is None:  # it will never speak, so nobody shall wait for it
-                self._end()
-
-    def _end(self) -> None:
-        """As old as can be: the robot stops at once."""
-        self._newest = np.zeros(3), -math.inf
+                self._ended = self._ended or "the source of commands ended"
 
     def _listen(self) -> None:
         rest = b""
@@ -147,10 +159,11 @@ class Stream:
 
 
 class Keyboard(Stream):
-    """The first key begins. w s forwards and back, a d sideways, q e turn, space stands, x ends."""
+    """w s forwards and back, a d sideways, q e turn (or the arrows), 0.1 each; space: zero; x stops. The first of them begins."""
 
     STEP = 0.1
     KEYS = {"w": (0, 1), "s": (0, -1), "a": (1, 1), "d": (1, -1), "q": (2, 1), "e": (2, -1)}
+    ARROWS = {"\x1b[a": "w", "\x1b[b": "s", "\x1b[c": "e", "\x1b[d": "q"}
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         if not sys.stdin.isatty():
@@ -163,22 +176,33 @@ class Keyboard(Stream):
         super().__init__(sys.stdin.fileno())
 
     def _listen(self) -> None:
+        rest = ""
         with _single_keys(sys.stdin.fileno()):
             while not self._closed.is_set():
                 if select.select([self._source], [], [], 0.05)[0]:
-                    got = os.read(sys.stdin.fileno(), 1).decode(errors="ignore")
-                    if got in ("", "x"):
-                        return self._end()
-                    if got == " ":
-                        self._wanted[:] = 0.0
-                    if got in self.KEYS:
-                        axis, sign = self.KEYS[got]
-                        self._wanted[axis] += sign * self.STEP
-                        # Or a key held too long would have to be taken back press by press.
-                        self._wanted = np.clip(self._wanted, self._slowest, self._fastest)
-                    self._begun = True
+                    got = (
+                        os.read(sys.stdin.fileno(), 64).decode(errors="ignore").lower()
+                    )  # Caps Lock must not hide the x
+                    keys, rest = split_keys(rest + got)
+                    if not got or "x" in keys:
+                        self._ended = "the key x" if got else "the terminal is gone"
+                        return
+                    for key in keys:
+                        self._press(self.ARROWS.get(key, key))
                 if self._begun:  # fresh as long as the terminal is there
                     self._newest = self._wanted.copy(), time.monotonic()
+
+    def _press(self, key: str) -> None:
+        if key == " ":
+            self._wanted[:] = 0.0
+        elif key in self.KEYS:
+            axis, sign = self.KEYS[key]
+            self._wanted[axis] += sign * self.STEP
+            # Or a key held too long would have to be taken back press by press.
+            self._wanted = np.clip(self._wanted, self._slowest, self._fastest)
+        else:
+            return
+        self._begun = True
 
 
 class AfterEnter:
@@ -212,6 +236,13 @@ def parse(line: bytes) -> np.ndarray | None:
     return None
 
 
+def split_keys(text: str) -> tuple[list[str], str]:
+    """Single keys; those that a terminal sends as an escape sequence are one. And what may be the beginning of such."""
+    rest = re.search(r"\x1b([\[o][\d;]*)?$", text)
+    whole = text[: rest.start()] if rest else text
+    return re.findall(r"\x1b[\[o][\d;]*[a-z~]|.", whole, re.DOTALL), rest[0] if rest else ""
+
+
 def udp_socket(port: int) -> socket.socket:
     """Listens on this machine only: whoever may send here moves the robot."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -230,11 +261,18 @@ def make_commands(
     if source == "stdin":
         return Stream(sys.stdin.fileno())
     if source.startswith("udp:"):
-        try:
-            return Stream(udp_socket(int(source.removeprefix("udp:"))))
-        except (ValueError, OverflowError, OSError) as error:
-            raise FlashSACError(f"--commands {source}: {error}. Name a free port: udp:9870.") from None
+        return Stream(_listening(source))
     return AfterEnter(Script(Path(source))) if real else Script(Path(source))
+
+
+def _listening(source: str) -> socket.socket:
+    port = source.removeprefix("udp:")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise FlashSACError(f"--commands {source}: a port is a number from 1 to 65535, as in udp:9870.")
+    try:
+        return udp_socket(int(port))
+    except OSError as error:
+        raise FlashSACError(f"--commands {source}: {error.strerror}. Name another port.") from None
 
 
 def _is_number(text: str) -> bool:

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flashsac.arguments import leading
+from flashsac.arguments import check_writable, leading
 from flashsac.deploy import report
 from flashsac.deploy.commands import AfterEnter, make_commands
 from flashsac.deploy.interface import RobotInterface
 from flashsac.deploy.loop import BY_HAND, Loop
 from flashsac.deploy.mujoco_robot import MujocoRobot, World
-from flashsac.deploy.observation import Observer
+from flashsac.deploy.observation import Observer, check_blind
 from flashsac.deploy.onnx_policy import OnnxPolicy
 from flashsac.deploy.report import Torques
 from flashsac.deploy.safety import Safety, SafetyLimits
@@ -33,7 +33,7 @@ class DeployOptions:
     robot: Literal["mujoco", "unitree"] = "mujoco"
     """Plain MuJoCo, or a Unitree G1 by its SDK (never run on hardware yet)."""
     command: tuple[float, float, float] | None = None
-    """Velocity to follow: forwards, sideways (m/s), turning (rad/s) (default: 0.5 0 0 in MuJoCo; a real robot stands)."""
+    """Velocity to follow: forwards, sideways (m/s), turning (rad/s) (default: 0.5 0 0 in MuJoCo; zero for a real robot)."""
     commands: str | None = None
     """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), or lines `vx vy yaw` of a process: stdin, udp:PORT."""
     keyboard: bool = False
@@ -75,16 +75,18 @@ def main(arguments: list[str]) -> int:
     for name in SIGNALS:
         signal.signal(name, _interrupt)
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # Ctrl-Z: a loop that stands still cannot catch a robot that falls
-    rows = deploy(path, options)
+    rows = deploy(path, options)  # files first: whoever reads the lines below may be gone
     print(report.table(rows))
-    if options.report:
-        about = {"policy": path, "options": dataclasses.asdict(options)}
-        report.write(Path(options.report), rows, about)
-        print(f"wrote {options.report}")
-    for written in (options.log, options.video):
+    for written in (options.report, options.log, options.video):
         if written:
             print(f"wrote {written}")
-    return 0
+    return exit_code(rows)
+
+
+def exit_code(rows: list[dict[str, Any]]) -> int:
+    """For scripts: 0 if every episode came to its end, 130 if somebody stopped it, else 3."""
+    stopped = [row["stopped"] for row in rows if row["stopped"]]
+    return 0 if not stopped else 130 if set(stopped) == {BY_HAND} else 3
 
 
 def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
@@ -93,7 +95,19 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
     policy = OnnxPolicy(path)
     described = policy.robot()
     real = options.robot == "unitree"
+    if real:
+        check_blind(described)
     fixed = options.command or ((0.0, 0.0, 0.0) if real else (0.5, 0.0, 0.0))
+    if any(not low <= wanted <= high for wanted, (low, high) in zip(fixed, described.command_range, strict=True)):
+        ranges = ", ".join(f"{low:g} to {high:g}" for low, high in described.command_range)
+        print(f"note: --command is cut to what the policy was trained on: {ranges}", flush=True)
+    about: dict[str, Any] = {
+        "policy": str(path),
+        "sha256": policy.info.sha256,
+        "task": policy.info.task,
+        "step": policy.info.step,
+    }
+    about |= {"flashsac": policy.info.version, "options": dataclasses.asdict(options)}
     rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as opened:
         commands = make_commands(options.commands, fixed, options.keyboard, described.command_range, real)
@@ -111,7 +125,8 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
         print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
         if commands.read(0.0) is None:
             begin = "Enter is pressed" if isinstance(commands, AfterEnter) else "the first command comes"
-            print(f"the robot holds its default pose until {begin}", flush=True)
+            how = "holds its default pose" if real else "hangs on a gantry in its default pose"
+            print(f"the robot {how} until {begin}", flush=True)
         for number in range(1 if real else options.episodes):
             watch = _Watch(simulated, Path(options.video) if options.video and number == 0 else None)
             loop = Loop(
@@ -124,11 +139,12 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 real_time=real_time,
                 stand=options.stand if options.stand is not None else 3.0 if real else 0.0,
                 late=options.safety.late if real else np.inf,
+                begin=simulated.release if simulated else lambda: None,
                 watch=watch,
                 truth=simulated.truth if simulated else None,
             )
             if simulated:
-                simulated.reset()
+                simulated.reset(held=True)  # nobody's default pose stands by itself for long
             try:
                 episode = loop.run(options.seconds, damp=1.0 if real_time else 0.0)
             finally:
@@ -137,6 +153,8 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 log.add(number, episode)
             torques = Torques(np.array(simulated.torques), simulated.torque_limits) if simulated else None
             rows.append(report.summarise(episode, torques))
+            if options.report:  # after each: nothing is lost that was measured
+                report.write(Path(options.report), rows, about)
             if episode.stopped == BY_HAND:
                 break
     return rows
@@ -161,6 +179,10 @@ class _Watch:
 
     def close(self) -> None:
         if self._film:
+            if (
+                signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            ):  # a Ctrl-C has ended the run; the next may end the drawing
+                signal.signal(signal.SIGINT, signal.default_int_handler)
             self._film.close()
 
 
@@ -184,10 +206,21 @@ def _check(options: DeployOptions) -> None:
         raise FlashSACError("--episodes and --seconds must be above zero.")
     if options.stand is not None and not 0 <= options.stand < np.inf:
         raise FlashSACError("--stand must be zero or more seconds.")
+    if options.command and not np.isfinite(options.command).all():
+        raise FlashSACError("--command takes three numbers: forwards, sideways (m/s), turning (rad/s).")
+    if not 0 <= options.noise < np.inf:
+        raise FlashSACError("--noise must be zero or more, as a part of the training's.")
+    if options.video and Path(options.video).suffix != ".mp4":
+        raise FlashSACError(f"--video {options.video}: videos are mp4. Name a file that ends so.")
+    for flag, file in (("--report", options.report), ("--video", options.video), ("--log", options.log)):
+        if file:
+            check_writable(flag, Path(file))
     sources = {"--command": options.command, "--commands": options.commands, "--keyboard": options.keyboard or None}
     if len(given := [flag for flag, value in sources.items() if value is not None]) > 1:
         raise FlashSACError(f"{' and '.join(given)}: one source of commands at a time.")
     if options.robot == "mujoco":
+        if options.network:
+            raise FlashSACError("--network: for a real robot alone. Leave it away, or add --robot unitree.")
         return
     simulated = {"--episodes": options.episodes > 1, "--video": options.video, "--noise": options.noise}
     usual = dataclasses.asdict(World())

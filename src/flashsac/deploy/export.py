@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from flashsac import __version__
-from flashsac.arguments import leading
-from flashsac.deploy.onnx_policy import KEY, OnnxPolicy, PolicyInfo
+from flashsac.arguments import check_writable, leading
+from flashsac.deploy.onnx_policy import KEY, OnnxPolicy, PolicyInfo, sealed
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.policy import Policy, find_policy, load_policy
 from flashsac.robot.description import Robot
@@ -71,6 +71,7 @@ def main(arguments: list[str]) -> int:
         raise FlashSACError("which run? usage: flashsac export RUN --out policy.onnx")
     run = Path(path)
     out = Path(options.out) if options.out else (run if run.is_dir() else run.parent) / "policy.onnx"
+    _check(options, out)
     policy_file = find_policy(run, options.checkpoint)
     policy = load_policy(policy_file)
     obs, source = recorded(policy, run, options.observations, options.task)
@@ -82,6 +83,23 @@ def main(arguments: list[str]) -> int:
     if about:
         print(f"next:\n  flashsac deploy {out} --robot mujoco")
     return 0
+
+
+def _check(options: ExportOptions, out: Path) -> None:
+    """Before the minutes that a simulator takes."""
+    if options.observations < 1:
+        raise FlashSACError("--observations must be 1 or more.")
+    if out.suffix != ".onnx":
+        raise FlashSACError(f"--out {out}: an exported policy's name ends in .onnx.")
+    check_writable("--out", out)
+    try:  # torch's exporter needs the first two, and would say so less kindly
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(
+            f'export needs onnx, onnxscript and onnxruntime ({error}): pip install "flashsac[export]"'
+        ) from None
 
 
 def export(
@@ -121,6 +139,8 @@ def recorded(policy: Policy, run: Path, count: int, task: str | None = None) -> 
             opened.callback(env.close)
             policy.check_fits(env.spec)
         except FlashSACError as error:
+            if task:  # asked for by name
+                raise
             print(f"note: its simulator is not at hand, so observations are made up. {error}")
             return _made_up(policy, count), "made-up observations"
         obs = env.reset(0)
@@ -187,10 +207,6 @@ def _keep_if_equal(
 
 
 def _to_onnx(network: Network, policy: Policy, file: Path, info: PolicyInfo) -> None:
-    try:
-        import onnxscript  # noqa: F401 (torch's exporter needs it, and would say so less kindly)
-    except ImportError as error:
-        raise MissingExtra(f'export needs onnx and onnxscript ({error}): pip install "flashsac[export]"') from None
     batch = torch.export.Dim("batch")
     with _quiet():
         graph = torch.export.export(network, _examples(policy, 2), dynamic_shapes=(({0: batch},) * len(policy.shapes),))
@@ -199,6 +215,7 @@ def _to_onnx(network: Network, policy: Policy, file: Path, info: PolicyInfo) -> 
         )
         program.model.metadata_props[KEY] = info.to_json()
         program.save(file, external_data=False)
+    file.write_bytes(sealed(file.read_bytes()))
 
 
 def _to_torchscript(network: Network, policy: Policy, file: Path, info: PolicyInfo) -> None:

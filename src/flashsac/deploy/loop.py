@@ -42,6 +42,8 @@ class Episode:
     """Under the policy, until the end or the stop."""
     stopped: str | None = None
     """Why it ended early."""
+    unheard: int = 0
+    """Policy steps whose command had grown too old, and was taken for zero."""
     moments: list[Moment] = dataclasses.field(default_factory=list)
     late: list[float] = dataclasses.field(default_factory=list)
     """By how much each motor step began too late, s; empty where nothing ran in real time."""
@@ -92,15 +94,17 @@ class Loop:
         real_time: bool = True,
         stand: float = 0.0,
         late: float = np.inf,
+        begin: Callable[[], None] = lambda: None,
         watch: Callable[[], str | None] = lambda: None,
         truth: Callable[[], Sensors] | None = None,
     ):
-        """`stand`: seconds to reach the default pose in. `late`: seconds of the last one that may be lost. `watch`: called every
-        policy step; what it returns ends the episode. `truth`: for the report, where the robot knows better than its sensors."""
+        """`stand`: seconds to reach the default pose in. `late`: seconds of the last one that may be lost. `begin`: called before
+        the policy's first step, `watch` after every step; what that returns ends the episode. `truth`: for the report, where the
+        robot knows better than its sensors."""
         self.robot, self.interface, self.commands, self.safety = robot, interface, commands, safety
         self._policy, self._observer = policy, observer or Observer(robot)
         self._real_time, self._stand, self._watch, self._truth = real_time, stand, watch, truth
-        self._late = late
+        self._begin, self._late = begin, late
         self._default = np.array([joint.default for joint in robot.joints])
         self._scale = np.array(robot.action_scale)
         self._stiffness = np.array([joint.stiffness for joint in robot.joints])
@@ -140,6 +144,9 @@ class Loop:
                         # Nobody has sent a command yet: hold the pose and wait for the first.
                         target = self.safety.target(first + standing * (self._default - first), sensors)
                     else:
+                        if not episode.moments:
+                            self._begin()
+                        episode.unheard += command.age > self.safety.limits.command_zero
                         target = self._act(episode, sensors, self.safety.command(command))
                         episode.seconds += period
                     step += 1

@@ -68,6 +68,19 @@ class World:
     push_speed: float = 1.0
     """Fastest push: change of the base's horizontal velocity, m/s."""
 
+    def __post_init__(self) -> None:
+        """Refuses what no world has."""
+        for name in ("friction", "push_every", "push_speed", "spread", "action_delay", "observation_delay"):
+            value, above = getattr(self, name), name in ("friction", "push_every")
+            if not (value > 0.0 or (value == 0.0 and not above)) or value == np.inf:
+                flag = f"--{name.replace('_', '-')}"
+                raise FlashSACError(
+                    f"{flag} must be a number {'above zero' if above else 'of zero or more'}, not {value}."
+                )
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        if not self.pushes and (self.push_every, self.push_speed) != (usual["push_every"], usual["push_speed"]):
+            raise FlashSACError("--push-every and --push-speed say how to push: add --pushes.")
+
 
 class MujocoRobot:
     """Time passes with `write` and `damp`, by one motor period each."""
@@ -84,7 +97,8 @@ class MujocoRobot:
             self._dq = np.array([self.model.joint(name).dofadr[0] for name in names])
             self._imu = self.model.site(self._known.imu).id
         except KeyError as error:
-            raise FlashSACError(f"the scene does not fit {robot.name}: {error}.") from None
+            reason = str(error.args[0]).split(". Valid")[0]
+            raise FlashSACError(f"the scene does not fit {robot.name}: {reason}.") from None
         period = 1.0 / robot.motor_hz
         self._substeps = max(1, int(np.ceil(period / LONGEST_STEP - 1e-9)))
         self.model.opt.timestep = period / self._substeps
@@ -101,8 +115,8 @@ class MujocoRobot:
         """Of every motor step since the reset, damping left out."""
         self.reset()
 
-    def reset(self) -> None:
-        """Default pose or near it, feet on the floor."""
+    def reset(self, *, held: bool = False) -> None:
+        """Default pose or near it, feet on the floor. `held`: by a gantry, its base where it is, until `release`."""
         mujoco, data = self._mujoco, self.data
         mujoco.mj_resetData(self.model, data)
         data.qpos[:7] = [0.0, 0.0, 2.0, 1.0, 0.0, 0.0, 0.0]
@@ -115,7 +129,14 @@ class MujocoRobot:
         self._felt = collections.deque([self._feel()], maxlen=1 + round(self.world.observation_delay / period))
         self._targets: collections.deque[Any] = collections.deque(maxlen=1 + round(self.world.action_delay / period))
         self._next_push = self._wait_for_push()
+        self._base = data.qpos[:7].copy() if held else None
         self.torques.clear()
+
+    def release(self) -> None:
+        """Of the gantry, if there was one: before the policy begins. Pushes and torques count from here."""
+        if self._base is not None:
+            self._base, self._next_push = None, self.now() + self._wait_for_push()
+            self.torques.clear()
 
     def now(self) -> float:
         return float(self.data.time)
@@ -148,7 +169,7 @@ class MujocoRobot:
     def _move(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> np.ndarray:
         """One motor period on; returns the motors' last torques."""
         data = self.data
-        if self.world.pushes and data.time >= self._next_push:
+        if self.world.pushes and self._base is None and data.time >= self._next_push:
             angle, speed = self._random.uniform(0, 2 * np.pi), self._random.uniform(0, self.world.push_speed)
             data.qvel[:2] += speed * np.array([np.cos(angle), np.sin(angle)])
             self._next_push = data.time + self._wait_for_push()
@@ -157,6 +178,8 @@ class MujocoRobot:
             torque = np.clip(torque, -self.torque_limits, self.torque_limits)
             data.qfrc_applied[self._dq] = torque
             self._mujoco.mj_step(self.model, data)
+            if self._base is not None:
+                data.qpos[:7], data.qvel[:6] = self._base, 0.0
         # mj_step leaves positions of sites a step behind; the sensors must not be.
         self._mujoco.mj_kinematics(self.model, data)
         self._mujoco.mj_comPos(self.model, data)
@@ -200,7 +223,7 @@ class MujocoRobot:
         try:
             return self._mujoco.MjModel.from_xml_path(str(path))
         except ValueError as error:
-            raise FlashSACError(f"{path} is no MuJoCo model ({error}).") from None
+            raise FlashSACError(f"{path} is no MuJoCo model ({str(error).splitlines()[0]}).") from None
 
 
 def pd_torque(

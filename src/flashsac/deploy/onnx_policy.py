@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from flashsac.robot.description import Robot
 FORMAT = 1
 KEY = "flashsac"
 """Where the file's metadata holds ours, as JSON."""
+UNSEALED = "0" * 64
+"""Stands for the checksum in the bytes that it is the checksum of."""
+_SEAL = re.compile(rb'"sha256": "([0-9a-f]{64})"')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +38,8 @@ class PolicyInfo:
     """The simulator's bounds, which -1 and 1 stand for."""
     robot: Robot | None
     format: int = FORMAT
+    sha256: str = UNSEALED
+    """Of the file, with zeros in this place."""
 
     def to_json(self) -> str:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -53,6 +60,16 @@ class PolicyInfo:
         )
 
 
+def sealed(content: bytes) -> bytes:
+    """A file with its checksum inside, so that what reaches the robot is what was compared with the policy."""
+    return _SEAL.sub(b'"sha256": "%s"' % checksum(content).encode(), content, count=1)
+
+
+def checksum(content: bytes) -> str:
+    """What the seal of a file should say."""
+    return hashlib.sha256(_SEAL.sub(b'"sha256": "%s"' % UNSEALED.encode(), content, count=1)).hexdigest()
+
+
 class OnnxPolicy:
     """Actions in [-1, 1] from observations; a batch, or one."""
 
@@ -64,6 +81,8 @@ class OnnxPolicy:
                 f'running an exported policy needs onnxruntime ({error}): pip install "flashsac[deploy]"'
             ) from None
         path = Path(path)
+        if path.is_dir() or path.suffix in (".safetensors", ".pt"):
+            raise FlashSACError(f"{path} is no exported policy. First: flashsac export {path} --out policy.onnx")
         if not path.is_file():
             raise FlashSACError(f"{path} does not exist. `flashsac export RUN --out {path}` writes one.")
         options = onnxruntime.SessionOptions()
@@ -83,6 +102,10 @@ class OnnxPolicy:
         actions = self._session.get_outputs()[0].shape[-1]
         if inputs != self.info.observations or actions != len(self.info.action_low):
             raise FlashSACError(f"{path} holds another network than its metadata describes. Export the policy again.")
+        if self.info.sha256 != checksum(path.read_bytes()):
+            raise FlashSACError(
+                f"{path} is damaged, or was changed after its export: its checksum is another. Export it again."
+            )
         self._alone = next(iter(inputs)) if len(inputs) == 1 else None
 
     def __call__(self, obs: np.ndarray | dict[str, np.ndarray]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import csv
 import dataclasses
 import json
@@ -12,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from flashsac.deploy.loop import Episode
-from flashsac.errors import FlashSACError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,10 @@ def summarise(episode: Episode, torques: Torques | None = None) -> dict[str, Any
         velocities = np.array(moved).reshape(-1, 3)
         row["velocity_error"] = _mean(np.linalg.norm(velocities[:, :2] - commands[:, :2], axis=1))
         row["mean_forward"] = _mean(velocities[:, 0])
+        row["mean_sideways"] = _mean(velocities[:, 1])
+    row["mean_turning"] = _mean(turned)
     row["turning_error"] = _mean(np.abs(turned - commands[:, 2]))
+    row["unheard"] = episode.unheard
     row["held_back"] = _mean(np.array([moment.target != moment.wanted for moment in episode.moments]))
     if torques and torques.given.size:
         absolute = np.abs(torques.given)
@@ -55,18 +58,21 @@ def summarise(episode: Episode, torques: Torques | None = None) -> dict[str, Any
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Means over the episodes; a fall or a stop shortens the seconds."""
-    stops = [row["stopped"] for row in rows if row["stopped"]]
-    lines = [f"episodes                  {len(rows)}, stopped early {len(stops)}"]
+    stops = collections.Counter(row["stopped"] for row in rows if row["stopped"])
+    lines = [f"episodes                  {len(rows)}, stopped early {stops.total()}"]
+    lines += [f"stopped: {reason}" + (f" ({count} times)" if count > 1 else "") for reason, count in stops.items()]
     names = {
         "seconds": "seconds until the end",
         "velocity_error": "velocity error, m/s",
         "mean_forward": "forward velocity, m/s",
+        "mean_sideways": "sideways velocity, m/s",
+        "mean_turning": "turning, rad/s",
         "turning_error": "turning error, rad/s",
-        "held_back": "targets held back",
+        "held_back": "targets held back, share",
         "torque_mean": "torque, mean, Nm",
         "torque_p99": "torque, 99%, Nm",
         "torque_max": "torque, largest, Nm",
-        "saturated": "motors at their limit",
+        "saturated": "motors at limit, share",
         "inference_ms_p50": "inference, median, ms",
         "inference_ms_p99": "inference, 99%, ms",
         "late_ms_p50": "loop late, median, ms",
@@ -77,13 +83,16 @@ def table(rows: list[dict[str, Any]]) -> str:
     for name, label in names.items():
         values = [row[name] for row in rows if row.get(name) is not None]
         if values:
-            lines.append(f"{label:<26}{np.mean(values):.3f} (from {min(values):.3f} to {max(values):.3f})")
-    lines += [f"stopped: {reason}" for reason in dict.fromkeys(stops)]
+            spread = f" (from {min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
+            lines.append(f"{label:<26}{np.mean(values):.3f}{spread}")
+    if unheard := sum(row.get("unheard", 0) for row in rows):
+        lines.append(
+            f"note: in {unheard} policy steps the last command was too old and taken for zero: send more often"
+        )
     return "\n".join(lines)
 
 
 def write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(about | {"episodes": rows}, indent=2) + "\n")
 
 
@@ -91,11 +100,7 @@ class Log:
     """Every policy step of every episode, as CSV: what was commanded, felt, asked for by the policy, and sent to the motors."""
 
     def __init__(self, path: Path, joints: list[str]):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("w", newline="")
-        except OSError as error:
-            raise FlashSACError(f"--log {path} cannot be written ({error.strerror}). Name another file.") from None
+        self._file = path.open("w", newline="")
         self._writer = csv.writer(self._file, lineterminator="\n")
         felt = [
             f"{name}.{axis}" for name, axes in (("quaternion", "wxyz"), ("angular_velocity", "xyz")) for axis in axes

@@ -21,7 +21,7 @@ class SafetyLimits:
     state_age: float = 0.1
     """Stop when nothing newer than this was felt, s."""
     command_zero: float = 0.3
-    """Without a command for so long, stand: the velocity command becomes zero, s."""
+    """Without a command for so long, the velocity command becomes zero, s."""
     command_stop: float = 1.5
     """Without one for so long, stop, s."""
     overtravel: float = 0.1
@@ -84,8 +84,8 @@ class Safety:
         worst = int(beyond.argmax())
         if beyond[worst] > limits.overtravel:
             return f"joint limit: {self._names[worst]} is {beyond[worst]:.2f} rad beyond its stop"
-        if command is not None and command.age == np.inf:
-            return "the source of commands ended"
+        if command is not None and command.ended:
+            return command.ended
         if command is not None and command.age > limits.command_stop:
             return f"watchdog: no command for {command.age:.2f} s"
         return None
