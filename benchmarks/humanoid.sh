@@ -43,6 +43,8 @@ for name in "$@"; do
             walk="--commands benchmarks/walk.csv --noise 1"
             deployed --episodes 20 $walk --report $out/plain.json --video $runs/plain.mp4
             deployed --episodes 20 $walk --pushes --report $out/pushes.json
+            deployed --episodes 20 $walk --pushes --friction 0.7 --action-delay 0.01 --observation-delay 0.01 --report $out/harder.json
+            deployed --episodes 20 --noise 1 --command 0 0 0 --report $out/told_zero.json
             deployed --episodes 3 $walk --real-time --report $out/real_time.json
             .venv/bin/python benchmarks/commands_followed.py $runs/flashsac $out/commands.csv
             .venv/bin/python benchmarks/film_strip.py $runs/plain.mp4 $out/walk.png 0.5 1.5 0.2 0.3 0.75

@@ -248,7 +248,7 @@ def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
         (dict(video="walk.xyz"), "videos are mp4"),
         (dict(report="/proc/no.json"), "--report /proc/no.json cannot be written"),
         (dict(log="/"), "--log / cannot be written .it is a directory"),
-        (dict(network="eth0"), "--network: for a real robot"),
+        (dict(network="eth0", dry_run=True), "--network, --dry-run: for a real robot"),
         (dict(command=(0.5, 0.0, 0.0), commands="walk.csv"), "--command and --commands: one source"),
         (dict(robot="unitree", video="walk.mp4", noise=1.0), "--video, --noise: for a simulated robot"),
         (dict(robot="unitree", world=World(pushes=True, push_every=2.0)), "--pushes, --push-every: for a simulated"),

@@ -61,6 +61,19 @@ def test_stands_up_follows_and_damps(fake):
     assert not last["kd"][29:].any(), "motors it does not have"
 
 
+def test_a_dry_run_only_listens(fake):
+    robot = UnitreeRobot(BLIND_G1, dry=True)
+    asked = []
+    episode = loop(robot, lambda obs: asked.append(obs["actor"]) or np.ones(29)).run(0.6, damp=0.1)
+    robot.close()
+    assert episode.stopped is None
+    assert len(asked) == 30
+    assert np.abs(episode.moments[-1].target - fake.q[:29]).max() > 0.1, "it would have moved"
+    assert fake.received == []
+    assert fake.built_in == ["ai", ""], "its own controller was not asked to let go"
+    assert not fake.q.any()
+
+
 def test_damps_when_the_robot_tilts(fake):
     robot = UnitreeRobot(BLIND_G1)
 

@@ -56,6 +56,8 @@ class DeployOptions:
     """Where the numbers go, as JSON."""
     log: str | None = None
     """Where every policy step goes, as CSV: command, sensors, the policy's targets and what the limits made of them."""
+    dry_run: bool = False
+    """Listen to the real robot and ask the policy, but send nothing: the robot's own controller keeps it."""
     network: str | None = None
     """Network interface of the real robot, for example eth0."""
     world: World = dataclasses.field(default_factory=World)
@@ -95,6 +97,7 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
     policy = OnnxPolicy(path)
     described = policy.robot()
     real = options.robot == "unitree"
+    moves = real and not options.dry_run
     if real:
         check_blind(described)
     fixed = options.command or ((0.0, 0.0, 0.0) if real else (0.5, 0.0, 0.0))
@@ -110,7 +113,7 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
     about |= {"flashsac": policy.info.version, "options": dataclasses.asdict(options)}
     rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as opened:
-        commands = make_commands(options.commands, fixed, options.keyboard, described.command_range, real)
+        commands = make_commands(options.commands, fixed, options.keyboard, described.command_range, moves)
         opened.callback(commands.close)
         # The first call is slow, and may fail: before anything moves.
         policy({name: np.zeros(shape, np.float32) for name, shape in described.shapes().items()})
@@ -125,7 +128,13 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
         print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
         if commands.read(0.0) is None:
             begin = "Enter is pressed" if isinstance(commands, AfterEnter) else "the first command comes"
-            how = "holds its default pose" if real else "hangs on a gantry in its default pose"
+            how = (
+                "holds its default pose"
+                if moves
+                else "is only watched"
+                if real
+                else "hangs on a gantry in its default pose"
+            )
             print(f"the robot {how} until {begin}", flush=True)
         for number in range(1 if real else options.episodes):
             watch = _Watch(simulated, Path(options.video) if options.video and number == 0 else None)
@@ -137,7 +146,7 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 Safety(described, options.safety),
                 observer=Observer(described, noise=options.noise, seed=options.seed + number),
                 real_time=real_time,
-                stand=options.stand if options.stand is not None else 3.0 if real else 0.0,
+                stand=options.stand if options.stand is not None else 3.0 if moves else 0.0,
                 late=options.safety.late if real else np.inf,
                 begin=simulated.release if simulated else lambda: None,
                 watch=watch,
@@ -197,7 +206,7 @@ def _simulated(described: Any, options: DeployOptions) -> MujocoRobot:
 def _unitree(described: Any, options: DeployOptions) -> RobotInterface:
     from flashsac.deploy.unitree import UnitreeRobot
 
-    return UnitreeRobot(described, options.network, options.safety)
+    return UnitreeRobot(described, options.network, options.safety, dry=options.dry_run)
 
 
 def _check(options: DeployOptions) -> None:
@@ -219,8 +228,9 @@ def _check(options: DeployOptions) -> None:
     if len(given := [flag for flag, value in sources.items() if value is not None]) > 1:
         raise FlashSACError(f"{' and '.join(given)}: one source of commands at a time.")
     if options.robot == "mujoco":
-        if options.network:
-            raise FlashSACError("--network: for a real robot alone. Leave it away, or add --robot unitree.")
+        if wrong := [flag for flag in ("network", "dry_run") if getattr(options, flag)]:
+            flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in wrong)
+            raise FlashSACError(f"{flags}: for a real robot alone. Leave it away, or add --robot unitree.")
         return
     simulated = {"--episodes": options.episodes > 1, "--video": options.video, "--noise": options.noise}
     usual = dataclasses.asdict(World())

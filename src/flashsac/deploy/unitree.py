@@ -49,15 +49,16 @@ class UnitreeRobot:
         network: str | None = None,
         limits: SafetyLimits | None = None,
         *,
+        dry: bool = False,
         watchdog: float = 0.1,
         patience: float = 5.0,
     ):
         """`network`: interface that the robot is connected to, eth0; `limits`: what its state must keep to before it is taken over;
-        `patience`: seconds to wait for its first state."""
+        `dry`: listen only, its own controller keeps it; `patience`: seconds to wait for its first state."""
         if robot.name != "unitree_g1":
             raise FlashSACError(f"--robot unitree speaks to a G1, but this policy is for {robot.name}.")
         check_blind(robot)
-        self.robot = robot
+        self.robot, self._dry = robot, dry
         self._motor = np.array([MOTORS.index(joint.name) for joint in robot.joints])
         self._damping, self._watchdog = stop_damping(robot), watchdog
         self._state: tuple[Any, float] | None = None
@@ -68,17 +69,19 @@ class UnitreeRobot:
         self._thread = threading.Thread(target=self._send_forever, name="motors", daemon=True)
         self._sdk = sdk = _Sdk(network)
         with contextlib.ExitStack() as opened:
-            self._message = sdk.new_command()
-            self._publisher = sdk.publisher()
-            opened.callback(self._publisher.Close)
+            if not dry:
+                self._message = sdk.new_command()
+                self._publisher = sdk.publisher()
+                opened.callback(self._publisher.Close)
             self._subscriber = sdk.subscriber(self._on_state)
             opened.callback(self._subscriber.Close)
             self._wait_for_state(patience)
             if problem := self._problem or Safety(robot, limits).check(self.read(), self.now(), None):
                 raise FlashSACError(f"{problem}. The robot was not touched: see to it, then begin again.")
-            # Last of all, because from here on nobody but us holds the robot up; damping begins with the release, not after it.
-            opened.callback(self._stop_sending)
-            sdk.release_built_in_motion(self._begin_damping)
+            if not dry:
+                # Last of all, because from here on nobody but us holds the robot up; damping begins with the release, not after it.
+                opened.callback(self._stop_sending)
+                sdk.release_built_in_motion(self._begin_damping)
             self._channels = opened.pop_all()
 
     def _begin_damping(self) -> None:
@@ -115,7 +118,7 @@ class UnitreeRobot:
 
     def problem(self) -> str | None:
         # Seen from here too: a write that never returns cannot report itself.
-        if self._problem is None and self.now() - self._got_through > 2 * self._watchdog:
+        if not self._dry and self._problem is None and self.now() - self._got_through > 2 * self._watchdog:
             self._problem = f"nothing was sent to the robot for {2 * self._watchdog:g} s"
         return self._problem
 
