@@ -104,13 +104,15 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
     if any(not low <= wanted <= high for wanted, (low, high) in zip(fixed, described.command_range, strict=True)):
         ranges = ", ".join(f"{low:g} to {high:g}" for low, high in described.command_range)
         print(f"note: --command is cut to what the policy was trained on: {ranges}", flush=True)
+    known = policy.info
     about: dict[str, Any] = {
         "policy": str(path),
-        "sha256": policy.info.sha256,
-        "task": policy.info.task,
-        "step": policy.info.step,
+        "sha256": known.sha256,
+        "task": known.task,
+        "step": known.step,
+        "version": known.version,
+        "options": dataclasses.asdict(options),
     }
-    about |= {"flashsac": policy.info.version, "options": dataclasses.asdict(options)}
     rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as opened:
         commands = make_commands(options.commands, fixed, options.keyboard, described.command_range, moves)
@@ -128,13 +130,9 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
         print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
         if commands.read(0.0) is None:
             begin = "Enter is pressed" if isinstance(commands, AfterEnter) else "the first command comes"
-            how = (
-                "holds its default pose"
-                if moves
-                else "is only watched"
-                if real
-                else "hangs on a gantry in its default pose"
-            )
+            how = "hangs on a gantry in its default pose"
+            if real:
+                how = "holds its default pose" if moves else "is only watched"
             print(f"the robot {how} until {begin}", flush=True)
         for number in range(1 if real else options.episodes):
             watch = _Watch(simulated, Path(options.video) if options.video and number == 0 else None)
@@ -156,14 +154,14 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 simulated.reset(held=True)  # nobody's default pose stands by itself for long
             try:
                 episode = loop.run(options.seconds, damp=1.0 if real_time else 0.0)
+                torques = Torques(np.array(simulated.torques), simulated.torque_limits) if simulated else None
+                rows.append(report.summarise(episode, torques))
+                if log:
+                    log.add(number, episode)
+                if options.report:  # after each: nothing is lost that was measured
+                    report.write(Path(options.report), rows, about)
             finally:
                 watch.close()
-            if log:
-                log.add(number, episode)
-            torques = Torques(np.array(simulated.torques), simulated.torque_limits) if simulated else None
-            rows.append(report.summarise(episode, torques))
-            if options.report:  # after each: nothing is lost that was measured
-                report.write(Path(options.report), rows, about)
             if episode.stopped == BY_HAND:
                 break
     return rows
@@ -188,9 +186,8 @@ class _Watch:
 
     def close(self) -> None:
         if self._film:
-            if (
-                signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-            ):  # a Ctrl-C has ended the run; the next may end the drawing
+            # One Ctrl-C has ended the run; another may end the drawing.
+            if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
             self._film.close()
 
