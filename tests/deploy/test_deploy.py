@@ -60,6 +60,7 @@ sys.exit(main(sys.argv[1:]))
     assert done.returncode == 0, done.stderr
     assert "velocity error" in done.stdout
     assert "drawing 8 frames" in done.stdout  # 0.3 s at 25 a second
+    assert "episode 2 of 2: to its end" in done.stdout
     written = json.loads(report.read_text())
     assert len(written["episodes"]) == 2
     assert written["options"]["command"] == [0.3, 0.0, -0.1]

@@ -156,6 +156,8 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 episode = loop.run(options.seconds, damp=1.0 if real_time else 0.0)
                 torques = Torques(np.array(simulated.torques), simulated.torque_limits) if simulated else None
                 rows.append(report.summarise(episode, torques))
+                if options.episodes > 1:
+                    print(f"episode {number + 1} of {options.episodes}: {episode.stopped or 'to its end'}", flush=True)
                 if log:
                     log.add(number, episode)
                 if options.report:  # after each: nothing is lost that was measured
