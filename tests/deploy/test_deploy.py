@@ -274,6 +274,16 @@ def test_no_such_world(world, message):
         World(**world)
 
 
+def test_a_file_describes_itself(g1_file):
+    shown = cli("deploy", str(g1_file), "--describe").stdout
+    assert "unitree_g1, policy 50 Hz, motors 500 Hz" in shown
+    assert "observation     103 numbers" in shown
+    assert "last_action          29  times 1, trained with noise ±0, 1 step late" in shown
+    (knee,) = [line.split() for line in shown.splitlines() if line.startswith("left_knee_joint")]
+    assert knee == "left_knee_joint 0.669 0.500 75.00 2.000 -0.09 to 2.88 139 20.0".split()
+    assert len([line for line in shown.splitlines() if "_joint " in line]) == 29
+
+
 def test_the_exit_code_tells_scripts_how_it_went():
     codes = {None: 0, "by hand": 130, "fall: the base is near the ground": 3}
     for stopped, code in codes.items():

@@ -56,6 +56,8 @@ class DeployOptions:
     """Where the numbers go, as JSON."""
     log: str | None = None
     """Where every policy step goes, as CSV: command, sensors, the policy's targets and what the limits made of them."""
+    describe: bool = False
+    """Print what the file says of its policy and robot, and do nothing else."""
     dry_run: bool = False
     """Listen to the real robot and ask the policy, but send nothing: the robot's own controller keeps it."""
     network: str | None = None
@@ -74,6 +76,9 @@ def main(arguments: list[str]) -> int:
     )
     if path is None:
         raise FlashSACError("which policy? usage: flashsac deploy POLICY.onnx --robot mujoco")
+    if options.describe:
+        print(report.describe(OnnxPolicy(path).info))
+        return 0
     for name in SIGNALS:
         signal.signal(name, _interrupt)
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # Ctrl-Z: a loop that stands still cannot catch a robot that falls

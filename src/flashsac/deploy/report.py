@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from flashsac.deploy.loop import Episode
+from flashsac.deploy.onnx_policy import PolicyInfo
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +90,37 @@ def table(rows: list[dict[str, Any]]) -> str:
         lines.append(
             f"note: in {unheard} policy steps the last command was too old and taken for zero: send more often"
         )
+    return "\n".join(lines)
+
+
+def describe(info: PolicyInfo) -> str:
+    """What a file says of its policy and robot, to be read before that moves."""
+    lines = [
+        f"task            {info.task}, step {info.step}, flashsac {info.version}",
+        f"sha256          {info.sha256}",
+    ]
+    if (robot := info.robot) is None:
+        return "\n".join(
+            [*lines, f"observations    {info.observations}", "robot           none: it can be called, not deployed"]
+        )
+    ranges = ", ".join(f"{low:g} to {high:g}" for low, high in robot.command_range)
+    lines += [
+        f"robot           {robot.name}, policy {robot.policy_hz:g} Hz, motors {robot.motor_hz:g} Hz",
+        f"commands        {ranges} (forwards, sideways, m/s; turning, rad/s)",
+        f"observation     {robot.obs_dim} numbers"
+        + (f", and the last {robot.history} of them" if robot.history else ""),
+    ]
+    for term in robot.observation:
+        late = f", {term.delay} step late" if term.delay else ""
+        lines.append(f"  {term.name:<20}{term.size:>3}  times {term.scale:g}, trained with noise ±{term.noise:g}{late}")
+    lines.append(
+        f"{'joint':<28}{'default':>8}{'scale':>8}{'stiffness':>11}{'damping':>9}{'stops, rad':>18}{'Nm':>7}{'rad/s':>7}"
+    )
+    for joint, scale in zip(robot.joints, robot.action_scale, strict=True):
+        row = f"{joint.name:<28}{joint.default:>8.3f}{scale:>8.3f}{joint.stiffness:>11.2f}{joint.damping:>9.3f}"
+        if limits := joint.limits:
+            row += f"{f'{limits.lower:.2f} to {limits.upper:.2f}':>18}{limits.torque:>7.0f}{limits.speed:>7.1f}"
+        lines.append(row)
     return "\n".join(lines)
 
 
