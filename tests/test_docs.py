@@ -18,7 +18,7 @@ EXTRA = {
     "train": SHORT,
     "play": ["--seconds", "1"],
     "export": ["--observations", "100"],
-    "deploy": ["--seconds", "0.2", "--tilt", "3.1"],
+    "deploy": "--seconds 0.2 --tilt 3.1 --overtravel 3".split(),
     "bench": "--seconds 0.1 --compile off --preset laptop --precision fp32".split(),
 }
 

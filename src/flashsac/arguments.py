@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import errno
 import os
 import re
 import tempfile
@@ -57,17 +58,17 @@ def take_option(arguments: list[str], name: str) -> tuple[str | None, list[str]]
 
 def check_writable(flag: str, path: Path) -> None:
     """Before the work whose result shall go there."""
-    reason = "it is a directory" if path.is_dir() else None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if path.exists() and not os.access(path, os.W_OK):
-            reason = "it is read-only"
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
     except OSError as error:
-        reason = error.strerror
-    if reason:
-        raise FlashSACError(f"{flag} {path} cannot be written ({reason}). Name another file.")
+        raise FlashSACError(f"{flag} {path} cannot be written ({error.strerror}). Name another file.") from None
 
 
 def write_out_numbers(arguments: list[str], flags: Collection[str]) -> list[str]:

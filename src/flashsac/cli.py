@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (
         ModuleNotFoundError
     ) as error:  # installed without what it needs, as docs/deploy.md tells for a robot's computer
-        if error.name not in ("torch", "rich", "psutil", "gymnasium", "safetensors", "tyro"):
+        if error.name not in ("torch", "rich", "psutil", "gymnasium", "safetensors", "tyro", "imageio"):
             raise
         print(
             f"error: `flashsac {arguments[0]}` needs {error.name}, which is not installed: pip install {error.name}",

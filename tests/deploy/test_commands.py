@@ -115,6 +115,8 @@ def test_keys(monkeypatch):
         os.write(ours, b"z?")
         time.sleep(0.3)
         assert keyboard.read(0.0) is None, "nobody has pressed a key of ours yet"
+        os.write(ours, b"\xe9\x1b")  # a key of another alphabet, and Escape
+        time.sleep(0.3)
         os.write(ours, b"wWaqd?")
         time.sleep(0.5)
         command = keyboard.read(0.0)
@@ -140,6 +142,7 @@ def test_keys_that_terminals_send_in_pieces():
     for piece in ("\x1b", "\x1b[", "\x1b[1;"):
         assert split_keys("w" + piece) == (["w"], piece)
     assert split_keys("\x1bx") == (["\x1b", "x"], ""), "Alt hides no x"
+    assert split_keys("\x1b[[a\x1boa\x1b[?1;2c") == (["\x1b[[a", "\x1boa", "\x1b[?1;2c"], ""), "F1 is no a"
 
 
 def test_a_real_robot_waits_for_enter(monkeypatch):
@@ -149,12 +152,28 @@ def test_a_real_robot_waits_for_enter(monkeypatch):
     with os.fdopen(terminal) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         commands = make_commands(None, (0.5, 0, 0), keyboard=False, ranges=RANGES, real=True)
+        os.write(ours, b"\n")  # too early
+        time.sleep(0.1)
+        commands.listen()
         assert commands.read(0.0) is None
         os.write(ours, b"\n")
         time.sleep(0.1)
         assert commands.read(0.0).velocity[0] == 0.5
         assert commands.read(1.0).velocity[0] == 0.5
         commands.close()
+
+
+def test_a_closed_terminal_stops_at_once(monkeypatch):
+    ours, terminal = pty.openpty()
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        keyboard = make_commands(None, (0, 0, 0), keyboard=True, ranges=RANGES)
+        os.write(ours, b"w")
+        time.sleep(0.3)
+        os.close(ours)
+        time.sleep(0.3)
+        assert keyboard.read(0.0).ended == "the terminal is gone"
+        keyboard.close()
 
 
 @pytest.mark.parametrize("way", ["pipe", "udp"])

@@ -10,13 +10,14 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 
 from flashsac.deploy import report
-from flashsac.deploy.commands import Fixed
+from flashsac.deploy.commands import Fixed, Stream
 from flashsac.deploy.deploy import DeployOptions, deploy, exit_code
 from flashsac.deploy.loop import Episode, Loop
 from flashsac.deploy.mujoco_robot import MujocoRobot, World, pd_torque
@@ -209,6 +210,7 @@ def test_a_slower_motor_rate_is_simulated_in_small_steps():
 def test_bad_requests(g1_file, tmp_path):
     for options, complaint in (
         (DeployOptions(episodes=0), "above zero"),
+        (DeployOptions(seconds=float("nan")), "above zero"),
         (DeployOptions(world=World(scene="moon")), "no scene moon"),
         (DeployOptions(robot="unitree"), "does not measure"),
     ):
@@ -234,9 +236,16 @@ def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
     ours, terminal = pty.openpty()
     with os.fdopen(terminal) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
+        done = threading.Event()
+
+        def press_enter() -> None:
+            while not done.wait(0.1):
+                os.write(ours, b"\n")
+
+        threading.Thread(target=press_enter, daemon=True).start()
         for command in (None, (0.2, 0.0, 0.0)):
-            os.write(ours, b"\n")  # Enter
             deploy(g1_file, DeployOptions(robot="unitree", command=command, seconds=0.1, stand=0.0, safety=anywhere))
+        done.set()
     assert [float(episode.moments[0].command[0]) for episode in seen] == [0.0, 0.2]
 
 
@@ -248,7 +257,7 @@ def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
         (dict(noise=-1.0), "--noise must be zero or more"),
         (dict(video="walk.xyz"), "videos are mp4"),
         (dict(report="/proc/no.json"), "--report /proc/no.json cannot be written"),
-        (dict(log="/"), "--log / cannot be written .it is a directory"),
+        (dict(log="/"), "--log / cannot be written .Is a directory"),
         (dict(network="eth0", dry_run=True), "--network, --dry-run: for a real robot"),
         (dict(command=(0.5, 0.0, 0.0), commands="walk.csv"), "--command and --commands: one source"),
         (dict(robot="unitree", video="walk.mp4", noise=1.0), "--video, --noise: for a simulated robot"),
@@ -288,7 +297,7 @@ def test_the_exit_code_tells_scripts_how_it_went():
     codes = {None: 0, "by hand": 130, "fall: the base is near the ground": 3}
     for stopped, code in codes.items():
         assert exit_code([{"stopped": None}, {"stopped": stopped}]) == code
-    assert exit_code([{"stopped": reason} for reason in codes]) == 3
+    assert exit_code([{"stopped": reason} for reason in codes]) == 130
 
 
 def test_the_table():
@@ -297,7 +306,7 @@ def test_the_table():
         "episodes                  2, stopped early 2",
         "stopped: tilt (2 times)",
         "seconds until the end     3.000 (from 2.000 to 4.000)",
-        "note: in 7 policy steps the last command was too old and taken for zero: send more often",
+        "note: in 7 policy steps the last command was too old and taken for zero",
     ]
     assert "from" not in report.table(rows[:1])
 
@@ -305,9 +314,36 @@ def test_the_table():
 def test_the_report_outlives_whoever_reads_the_lines(g1_file, tmp_path):
     """Its terminal is closed, or the program behind the pipe ends after a line."""
     written = tmp_path / "report.json"
-    command = f"{sys.executable} -m flashsac deploy {g1_file} --seconds 0.1 --report {written} | head -n 1"
-    subprocess.run(command, shell=True, env=environment(), check=True, capture_output=True, timeout=120)
-    assert len(json.loads(written.read_text())["episodes"]) == 1
+    command = f"{sys.executable} -m flashsac deploy {g1_file} --seconds 0.1 --episodes 2 --report {written} | head -n 1"
+    environ = environment() | {"PYTHONUNBUFFERED": "1"}
+    subprocess.run(command, shell=True, env=environ, check=True, capture_output=True, timeout=120)
+    assert len(json.loads(written.read_text())["episodes"]) >= 1
+    assert [file.name for file in tmp_path.iterdir()] == ["report.json"]
+
+
+@pytest.fixture
+def dead_source(monkeypatch):
+    """Standard input that has come to its end, and is known to have."""
+
+    def make(*_: object) -> Stream:
+        stream = Stream(os.open(os.devnull, os.O_RDONLY))
+        while stream.read(0.0) is None:
+            time.sleep(0.01)
+        return stream
+
+    monkeypatch.setattr("flashsac.deploy.deploy.make_commands", make)
+
+
+def test_a_dead_source_touches_no_robot(g1_file, monkeypatch, dead_source):
+    monkeypatch.setattr("flashsac.deploy.deploy.check_blind", lambda described: None)
+    monkeypatch.setattr("flashsac.deploy.deploy._unitree", lambda described, options: pytest.fail("it was taken over"))
+    with pytest.raises(FlashSACError, match="source of commands ended. The robot was not touched"):
+        deploy(g1_file, DeployOptions(robot="unitree", commands="stdin"))
+
+
+def test_a_dead_source_ends_all_episodes(g1_file, dead_source):
+    (row,) = deploy(g1_file, DeployOptions(commands="stdin", episodes=3))
+    assert row["stopped"] == "the source of commands ended"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

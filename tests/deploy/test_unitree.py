@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from flashsac.deploy.commands import Fixed
+from flashsac.deploy.deploy import DeployOptions, _unitree
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
 from flashsac.deploy.unitree import UnitreeRobot
@@ -62,7 +63,7 @@ def test_stands_up_follows_and_damps(fake):
 
 
 def test_a_dry_run_only_listens(fake):
-    robot = UnitreeRobot(BLIND_G1, dry=True)
+    robot = _unitree(BLIND_G1, DeployOptions(robot="unitree", dry_run=True))
     asked = []
     episode = loop(robot, lambda obs: asked.append(obs["actor"]) or np.ones(29)).run(0.6, damp=0.1)
     robot.close()
@@ -72,6 +73,38 @@ def test_a_dry_run_only_listens(fake):
     assert fake.received == []
     assert fake.built_in == ["ai", ""], "its own controller was not asked to let go"
     assert not fake.q.any()
+
+
+def test_ctrl_c_while_the_robot_is_taken_over(fake, monkeypatch):
+    """It was asked to let go and may have: it must not be left without anybody."""
+
+    def interrupt(seconds: float) -> None:
+        if threading.current_thread() is threading.main_thread() and seconds == 0.1:
+            raise KeyboardInterrupt
+        slept(seconds)
+
+    slept = time.sleep
+    monkeypatch.setattr("flashsac.deploy.unitree.time.sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        UnitreeRobot(BLIND_G1)
+    assert len(fake.received) > 50
+    assert not any(row["kp"].any() for row in fake.received), "damped, for a second"
+
+
+def test_ctrl_c_while_it_damps_loses_nothing(fake):
+    puppet = Puppet(29)
+    damp = puppet.damp
+
+    def interrupted() -> None:
+        damp()
+        if puppet.damped == 3:
+            raise KeyboardInterrupt
+
+    puppet.damp = interrupted
+    episode = loop(puppet).run(0.1, damp=0.1)
+    assert puppet.damped == 20, "0.1 s, all of it"
+    assert episode.stopped == "by hand"
+    assert len(episode.moments) == 5
 
 
 def test_damps_when_the_robot_tilts(fake):

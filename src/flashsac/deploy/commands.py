@@ -180,15 +180,19 @@ class Keyboard(Stream):
         with _single_keys(sys.stdin.fileno()):
             while not self._closed.is_set():
                 if select.select([self._source], [], [], 0.05)[0]:
-                    got = (
-                        os.read(sys.stdin.fileno(), 64).decode(errors="ignore").lower()
-                    )  # Caps Lock must not hide the x
-                    keys, rest = split_keys(rest + got)
+                    try:
+                        got = os.read(sys.stdin.fileno(), 64)
+                    except OSError:  # a terminal that was closed
+                        got = b""
+                    # Caps Lock must not hide the x.
+                    keys, rest = split_keys(rest + got.decode(errors="ignore").lower())
                     if not got or "x" in keys:
                         self._ended = "the key x" if got else "the terminal is gone"
                         return
                     for key in keys:
-                        self._press(self.ARROWS.get(key, key))
+                        self._press(self.ARROWS.get(key.replace("\x1bo", "\x1b["), key))
+                else:
+                    rest = ""  # the escape key alone: what comes next is a key of its own
                 if self._begun:  # fresh as long as the terminal is there
                     self._newest = self._wanted.copy(), time.monotonic()
 
@@ -218,6 +222,12 @@ class AfterEnter:
             )
         self._commands, self._pressed = commands, False
 
+    def listen(self) -> None:
+        """Forget what was typed before the robot was ready."""
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
     def read(self, seconds: float) -> Command | None:
         if not self._pressed and select.select([sys.stdin], [], [], 0.0)[0]:
             self._pressed = bool(sys.stdin.readline())
@@ -238,9 +248,9 @@ def parse(line: bytes) -> np.ndarray | None:
 
 def split_keys(text: str) -> tuple[list[str], str]:
     """Single keys; those that a terminal sends as an escape sequence are one. And what may be the beginning of such."""
-    rest = re.search(r"\x1b([\[o][\d;]*)?$", text)
+    rest = re.search(r"\x1b([\[o]\[?[\d;?<>=]*)?$", text)
     whole = text[: rest.start()] if rest else text
-    return re.findall(r"\x1b[\[o][\d;]*[a-z~]|.", whole, re.DOTALL), rest[0] if rest else ""
+    return re.findall(r"\x1b[\[o]\[?[\d;?<>=]*[a-z~]|.", whole, re.DOTALL), rest[0] if rest else ""
 
 
 def udp_socket(port: int) -> socket.socket:
@@ -294,4 +304,5 @@ def _single_keys(terminal: int) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -91,9 +91,9 @@ def main(arguments: list[str]) -> int:
 
 
 def exit_code(rows: list[dict[str, Any]]) -> int:
-    """For scripts: 0 if every episode came to its end, 130 if somebody stopped it, else 3."""
+    """For scripts: 0 if every episode came to its end, 130 after Ctrl-C or another signal, else 3."""
     stopped = [row["stopped"] for row in rows if row["stopped"]]
-    return 0 if not stopped else 130 if set(stopped) == {BY_HAND} else 3
+    return 0 if not stopped else 130 if BY_HAND in stopped else 3
 
 
 def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
@@ -108,16 +108,7 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
     fixed = options.command or ((0.0, 0.0, 0.0) if real else (0.5, 0.0, 0.0))
     if any(not low <= wanted <= high for wanted, (low, high) in zip(fixed, described.command_range, strict=True)):
         ranges = ", ".join(f"{low:g} to {high:g}" for low, high in described.command_range)
-        print(f"note: --command is cut to what the policy was trained on: {ranges}", flush=True)
-    known = policy.info
-    about: dict[str, Any] = {
-        "policy": str(path),
-        "sha256": known.sha256,
-        "task": known.task,
-        "step": known.step,
-        "version": known.version,
-        "options": dataclasses.asdict(options),
-    }
+        print(f"note: commands are cut to what the policy was trained on: {ranges}", flush=True)
     rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as opened:
         commands = make_commands(options.commands, fixed, options.keyboard, described.command_range, moves)
@@ -127,12 +118,18 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
         log = report.Log(Path(options.log), [joint.name for joint in described.joints]) if options.log else None
         if log:
             opened.callback(log.close)
+        if moves and (first := commands.read(0.0)) and first.ended:
+            raise FlashSACError(f"{first.ended}. The robot was not touched.")
         simulated = None if real else _simulated(described, options)
         interface: RobotInterface = simulated or _unitree(described, options)
         opened.callback(interface.close)
+        watch = _Watch(simulated, Path(options.video) if options.video else None)
+        opened.callback(watch.close)
         real_time = real or commands.needs_real_time or options.real_time
         rates = f"policy {described.policy_hz:g} Hz, motors {described.motor_hz:g} Hz"
         print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
+        if isinstance(commands, AfterEnter):
+            commands.listen()
         if commands.read(0.0) is None:
             begin = "Enter is pressed" if isinstance(commands, AfterEnter) else "the first command comes"
             how = "hangs on a gantry in its default pose"
@@ -140,7 +137,6 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 how = "holds its default pose" if moves else "is only watched"
             print(f"the robot {how} until {begin}", flush=True)
         for number in range(1 if real else options.episodes):
-            watch = _Watch(simulated, Path(options.video) if options.video and number == 0 else None)
             loop = Loop(
                 described,
                 policy,
@@ -151,51 +147,72 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 real_time=real_time,
                 stand=options.stand if options.stand is not None else 3.0 if moves else 0.0,
                 late=options.safety.late if real else np.inf,
-                begin=simulated.release if simulated else lambda: None,
+                begin=watch.begin,
                 watch=watch,
                 truth=simulated.truth if simulated else None,
             )
             if simulated:
                 simulated.reset(held=True)  # nobody's default pose stands by itself for long
-            try:
-                episode = loop.run(options.seconds, damp=1.0 if real_time else 0.0)
-                torques = Torques(np.array(simulated.torques), simulated.torque_limits) if simulated else None
-                rows.append(report.summarise(episode, torques))
-                if options.episodes > 1:
-                    print(f"episode {number + 1} of {options.episodes}: {episode.stopped or 'to its end'}", flush=True)
-                if log:
-                    log.add(number, episode)
-                if options.report:  # after each: nothing is lost that was measured
-                    report.write(Path(options.report), rows, about)
-            finally:
-                watch.close()
-            if episode.stopped == BY_HAND:
+            episode = loop.run(options.seconds, damp=1.0 if real_time else 0.0)
+            watch.end()
+            torques = Torques(np.array(simulated.torques), simulated.torque_limits) if simulated else None
+            rows.append(report.summarise(episode, torques))
+            # After each, and before anything is printed: nothing is lost that was measured.
+            if log:
+                log.add(number, episode)
+            if options.report:
+                report.write(Path(options.report), rows, _about(path, policy, options))
+            if options.episodes > 1:
+                print(f"episode {number + 1} of {options.episodes}: {episode.stopped or 'to its end'}", flush=True)
+            last = commands.read(0.0)
+            if episode.stopped == BY_HAND or (last and last.age > options.safety.command_stop):
                 break
+        watch.draw()
     return rows
 
 
+def _about(path: str | Path, policy: OnnxPolicy, options: DeployOptions) -> dict[str, Any]:
+    info = policy.info
+    named = {"policy": str(path), "sha256": info.sha256, "task": info.task, "step": info.step, "version": info.version}
+    return named | {"options": dataclasses.asdict(options)}
+
+
 class _Watch:
-    """Looks at a simulated robot after every policy step."""
+    """Looks at a simulated robot after every policy step, and films the first episode."""
 
     def __init__(self, robot: MujocoRobot | None, video: Path | None):
-        self._robot, self._film = robot, None
+        self._robot, self._film, self._filming = robot, None, False
         if robot and video:
             from flashsac.deploy.film import Film
 
             self._film = Film(robot, video)
+            self._filming = True
+
+    def begin(self) -> None:
+        if self._robot:
+            self._robot.release()
 
     def __call__(self) -> str | None:
         if self._robot is None:
             return None
-        if self._film:
+        if self._film and self._filming and not self._robot.held:
             self._film.frame()
         return "fall: the base is near the ground" if self._robot.fallen else None
 
+    def end(self) -> None:
+        """Of the first episode, or another."""
+        self._filming = False
+
+    def draw(self) -> None:
+        if self._film:
+            for name in SIGNALS:  # no robot to damp any more: they end the drawing
+                if signal.getsignal(name) in (_interrupt, signal.SIG_IGN):
+                    signal.signal(name, signal.default_int_handler)
+            with contextlib.suppress(KeyboardInterrupt):
+                self._film.draw()
+
     def close(self) -> None:
         if self._film:
-            # One Ctrl-C has ended the run; another may end the drawing.
-            if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-                signal.signal(signal.SIGINT, signal.default_int_handler)
             self._film.close()
 
 
@@ -215,8 +232,17 @@ def _unitree(described: Any, options: DeployOptions) -> RobotInterface:
 
 def _check(options: DeployOptions) -> None:
     """Nothing that was asked for may be left out in silence."""
-    if options.episodes < 1 or options.seconds <= 0:
+    _check_flags(options)
+    for flag, file in (("--report", options.report), ("--video", options.video), ("--log", options.log)):
+        if file:
+            check_writable(flag, Path(file))
+
+
+def _check_flags(options: DeployOptions) -> None:
+    if options.episodes < 1 or not 0 < options.seconds < np.inf:
         raise FlashSACError("--episodes and --seconds must be above zero.")
+    if options.seed < 0:
+        raise FlashSACError("--seed must be zero or more.")
     if options.stand is not None and not 0 <= options.stand < np.inf:
         raise FlashSACError("--stand must be zero or more seconds.")
     if options.command and not np.isfinite(options.command).all():
@@ -225,9 +251,6 @@ def _check(options: DeployOptions) -> None:
         raise FlashSACError("--noise must be zero or more, as a part of the training's.")
     if options.video and Path(options.video).suffix != ".mp4":
         raise FlashSACError(f"--video {options.video}: videos are mp4. Name a file that ends so.")
-    for flag, file in (("--report", options.report), ("--video", options.video), ("--log", options.log)):
-        if file:
-            check_writable(flag, Path(file))
     sources = {"--command": options.command, "--commands": options.commands, "--keyboard": options.keyboard or None}
     if len(given := [flag for flag, value in sources.items() if value is not None]) > 1:
         raise FlashSACError(f"{' and '.join(given)}: one source of commands at a time.")

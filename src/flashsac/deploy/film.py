@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ FPS = 25
 
 
 class Film:
-    """`frame` is called at every policy step and keeps what it needs; drawn in the end, or it would hold up the loop."""
+    """`frame` is called at every policy step and keeps what it needs; `draw` in the end, or it would hold up the loop."""
 
     def __init__(self, robot: MujocoRobot, out: Path):
         import imageio.v2 as imageio
@@ -36,23 +35,26 @@ class Film:
         self._camera.trackbodyid = 1  # the base: the first body after the world
         self._camera.distance, self._camera.azimuth, self._camera.elevation = 3.0, 120.0, -15.0
         self._writer: Any = imageio.get_writer(out, fps=FPS, macro_block_size=2, quality=7)
-        self._mujoco, self._robot, self._due = mujoco, robot, robot.now()
+        self._mujoco, self._robot = mujoco, robot
+        self._due: float | None = None
         self._poses: list[np.ndarray] = []
 
     def frame(self) -> None:
-        if self._robot.now() >= self._due - 1e-9:
+        due = self._robot.now() if self._due is None else self._due
+        if self._robot.now() >= due - 1e-9:
             self._poses.append(self._robot.data.qpos.copy())
-            self._due += 1.0 / FPS
+            self._due = due + 1.0 / FPS
 
-    def close(self) -> None:
+    def draw(self) -> None:
         model = self._robot.model
         data = self._mujoco.MjData(model)
         print(f"drawing {len(self._poses)} frames (Ctrl-C leaves the rest out)", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            for pose in self._poses:
-                data.qpos[:] = pose
-                self._mujoco.mj_forward(model, data)
-                self._renderer.update_scene(data, self._camera)
-                self._writer.append_data(self._renderer.render())
+        for pose in self._poses:
+            data.qpos[:] = pose
+            self._mujoco.mj_forward(model, data)
+            self._renderer.update_scene(data, self._camera)
+            self._writer.append_data(self._renderer.render())
+
+    def close(self) -> None:
         self._writer.close()
         self._renderer.close()

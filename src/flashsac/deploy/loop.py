@@ -121,8 +121,11 @@ class Loop:
         finally:  # errors too
             episode.late = pace.late.copy()
             for _ in range(max(1, round(damp * self.robot.motor_hz))):
-                self.interface.damp()
-                pace.wait()
+                try:
+                    self.interface.damp()
+                    pace.wait()
+                except KeyboardInterrupt:  # somebody saw it fall, and what happened must not be lost for that
+                    episode.stopped = episode.stopped or BY_HAND
         return episode
 
     def _follow(self, episode: Episode, seconds: float, pace: Pace) -> str | None:

@@ -163,6 +163,10 @@ class MujocoRobot:
         pass
 
     @property
+    def held(self) -> bool:
+        return self._base is not None
+
+    @property
     def fallen(self) -> bool:
         return bool(self.data.site_xpos[self._imu][2] < self._known.fallen)
 

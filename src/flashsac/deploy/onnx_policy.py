@@ -14,7 +14,7 @@ import numpy as np
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.robot.description import Robot
 
-FORMAT = 1
+FORMAT = 2
 KEY = "flashsac"
 """Where the file's metadata holds ours, as JSON."""
 UNSEALED = "0" * 64
@@ -90,7 +90,8 @@ class OnnxPolicy:
         options.intra_op_num_threads = options.inter_op_num_threads = threads
         options.log_severity_level = 3
         try:
-            self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            content = path.read_bytes()
+            self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime raises its own types, none of them public
             reason = str(error).strip().splitlines()[0][:200]
             raise FlashSACError(f"{path} is corrupt or no ONNX file ({reason}). Export the policy again.") from None
@@ -102,7 +103,7 @@ class OnnxPolicy:
         actions = self._session.get_outputs()[0].shape[-1]
         if inputs != self.info.observations or actions != len(self.info.action_low):
             raise FlashSACError(f"{path} holds another network than its metadata describes. Export the policy again.")
-        if self.info.sha256 != checksum(path.read_bytes()):
+        if self.info.sha256 != checksum(content):
             raise FlashSACError(
                 f"{path} is damaged, or was changed after its export: its checksum is another. Export it again."
             )

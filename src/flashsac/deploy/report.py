@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             spread = f" (from {min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
             lines.append(f"{label:<26}{np.mean(values):.3f}{spread}")
     if unheard := sum(row.get("unheard", 0) for row in rows):
-        lines.append(
-            f"note: in {unheard} policy steps the last command was too old and taken for zero: send more often"
-        )
+        lines.append(f"note: in {unheard} policy steps the last command was too old and taken for zero")
     return "\n".join(lines)
 
 
@@ -125,7 +124,13 @@ def describe(info: PolicyInfo) -> str:
 
 
 def write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
-    path.write_text(json.dumps(about | {"episodes": rows}, indent=2) + "\n")
+    text = json.dumps(about | {"episodes": rows}, indent=2) + "\n"
+    if path.exists() and not path.is_file():  # /dev/stdout
+        path.write_text(text)
+        return
+    temporary = path.with_name(f".{path.name}.writing")
+    temporary.write_text(text)
+    os.replace(temporary, path)
 
 
 class Log:

@@ -213,26 +213,31 @@ class _Sdk:
         return made
 
     def release_built_in_motion(self, released: Callable[[], None], tries: int = 50) -> None:
-        """The robot's own controller must not send to the same motors. `released` is called as soon as it may have let go."""
+        """The robot's own controller must not send to the same motors. `released` is called when it has let go, or may have."""
         from unitree_sdk2py.comm.motion_switcher.motion_switcher_client import MotionSwitcherClient
 
         client = MotionSwitcherClient()
         client.SetTimeout(5.0)
         client.Init()
-        for attempt in range(tries):
-            problem, mode = client.CheckMode()
-            if problem:
-                if attempt:
+        asked = False
+        try:
+            for _ in range(tries):
+                problem, mode = client.CheckMode()
+                if problem:
+                    raise FlashSACError(
+                        f"the robot does not say whether its own controller holds the motors (code {problem}). It may have let go: "
+                        "support the robot, put it into debug mode with the remote and try again."
+                    )
+                if not mode["name"]:
                     released()
-                raise FlashSACError(
-                    f"the robot does not say whether its own controller holds the motors (code {problem}). It may have let go: "
-                    "support the robot, put it into debug mode with the remote and try again."
-                )
-            if not mode["name"]:
+                    return
+                asked = True
+                client.ReleaseMode()
+                time.sleep(0.1)
+            raise FlashSACError(
+                "the robot's own controller does not let go of the motors. Put it into debug mode and try again."
+            )
+        except BaseException:  # Ctrl-C too: it was asked to let go, and may have
+            if asked:
                 released()
-                return
-            client.ReleaseMode()
-            time.sleep(0.1)
-        raise FlashSACError(
-            "the robot's own controller does not let go of the motors. Put it into debug mode and try again."
-        )
+            raise
