@@ -77,6 +77,17 @@ def test_groups_are_compared_by_name_whatever_version_made_them(tmp_path):
     assert values["new"] == values["old"]
 
 
+def test_names_with_patterns(tmp_path):
+    for name in ("on-0", "on-1", "off-0", "[on]"):
+        (tmp_path / name).mkdir()
+    groups = group_paths([f"on={tmp_path}/on-*", f"{tmp_path}/[on]", f"none={tmp_path}/none-*"])
+    assert groups == {
+        "on": [tmp_path / "on-0", tmp_path / "on-1"],
+        "flashsac": [tmp_path / "[on]"],
+        "none": [tmp_path / "none-*"],  # and finding no runs there is an error that names it
+    }
+
+
 def test_runs_that_are_left_out_are_named(tmp_path):
     tiny_run(tmp_path / "runs" / "evaluated")
     tiny_run(tmp_path / "runs" / "not", eval=dict(every=0))

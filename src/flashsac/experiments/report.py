@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import glob
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -129,12 +130,16 @@ def read_published(path: Path, task: str) -> dict[str, Band]:
 
 
 def group_paths(arguments: list[str]) -> dict[str, list[Path]]:
-    """Paths by name: `NAME=PATH` names what is below it, to compare it with others; a plain PATH needs no name."""
+    """Paths by name: `NAME=PATH` names what is below it, to compare it with others; a plain PATH needs no name.
+
+    Shells leave the pattern in NAME=runs/seed-* alone, so that it is resolved here."""
     groups: dict[str, list[Path]] = defaultdict(list)
     for argument in arguments:
         name, _, path = argument.partition("=")
         named = path and not Path(argument).exists()  # a directory may well be called lr=3
-        groups[name if named else LABEL].append(Path(path if named else argument))
+        given = path if named else argument
+        found = [] if Path(given).exists() else sorted(glob.glob(given))
+        groups[name if named else LABEL] += [Path(match) for match in found or [given]]
     return groups
 
 
