@@ -50,8 +50,8 @@ def test_import_is_lazy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_deploy_starts_with_what_a_robot_has():
-    """Of all the packages that training needs, onnxruntime, numpy and tyro."""
+def test_a_robots_computer_has_little_installed():
+    """Of all the packages that training needs, onnxruntime, numpy and tyro: deploy starts, other commands say what they need."""
     missing = (
         "torch psutil safetensors filelock gymnasium rich tensorboard matplotlib imageio mujoco envpool onnx".split()
     )
@@ -60,11 +60,17 @@ def test_deploy_starts_with_what_a_robot_has():
         f"        if name.split('.')[0] in {missing!r}: raise ModuleNotFoundError(name=name)\n"
         "sys.meta_path.insert(0, Missing)\n"
         "from flashsac.cli import main\n"
-        "print(main(['deploy', 'no_such_file.onnx']))"
+        "print(main(sys.argv[1:]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "1", done.stderr
-    assert "no_such_file.onnx" in done.stderr
+    for arguments, complaint in (
+        (["deploy", "no_such_file.onnx"], "no_such_file.onnx"),
+        (["export", "runs/g1"], "`flashsac export` needs torch, which is not installed"),
+        (["list"], "`flashsac list` needs rich, which is not installed"),
+    ):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+        assert done.stdout.strip() == "1", done.stderr
+        assert complaint in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_train_eval_play_report_list(tmp_path):

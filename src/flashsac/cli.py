@@ -60,9 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
     except FlashSACError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (
-        ModuleNotFoundError
-    ) as error:  # installed without what it needs, as docs/deploy.md tells for a robot's computer
+    except ModuleNotFoundError as error:
+        # Installed without what only other commands need, as docs/deploy.md tells for a robot's computer.
         if error.name not in ("torch", "rich", "psutil", "gymnasium", "safetensors", "tyro", "imageio"):
             raise
         print(
