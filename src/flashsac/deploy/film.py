@@ -51,6 +51,7 @@ class Film:
         print(f"drawing {len(self._poses)} frames (Ctrl-C leaves the rest out)", flush=True)
         for pose in self._poses:
             data.qpos[:] = pose
+            model.light_pos[model.light_bodyid == 0, :2] = pose[:2]  # a lamp that stays behind casts no shadow out here
             self._mujoco.mj_forward(model, data)
             self._renderer.update_scene(data, self._camera)
             self._writer.append_data(self._renderer.render())
