@@ -215,6 +215,16 @@ def test_a_killed_source_stops_the_robot(way):
     assert episode.unheard == sum(not command.any() for _, command in seen)
 
 
+def test_steps_whose_command_was_cut_are_counted(tmp_path):
+    script = tmp_path / "fast.csv"
+    script.write_text("0,0.5,0,0\n1,9,0,0\n1.5,0.5,0,0\n")
+    loop = Loop(BLIND_G1, lambda _: np.zeros(29), Puppet(29), Script(script), Safety(BLIND_G1), real_time=False)
+    episode = loop.run(2.0, damp=0.0)
+    fastest = BLIND_G1.command_range[0][1]
+    assert episode.cut == 25, "half a second at 50 Hz"
+    assert [moment.command[0] for moment in episode.moments] == 50 * [0.5] + 25 * [fastest] + 25 * [0.5]
+
+
 def test_nobody_will_ever_speak():
     reading, writing = os.pipe()
     os.close(writing)

@@ -301,12 +301,13 @@ def test_the_exit_code_tells_scripts_how_it_went():
 
 
 def test_the_table():
-    rows = [{"stopped": "tilt", "seconds": 2.0}, {"stopped": "tilt", "seconds": 4.0, "unheard": 7}]
+    rows = [{"stopped": "tilt", "seconds": 2.0}, {"stopped": "tilt", "seconds": 4.0, "unheard": 7, "cut": 5}]
     assert report.table(rows).splitlines() == [
         "episodes                  2, stopped early 2",
         "stopped: tilt (2 times)",
         "seconds until the end     3.000 (from 2.000 to 4.000)",
         "note: in 7 policy steps the last command was too old and taken for zero",
+        "note: in 5 policy steps the command was cut to what the policy was trained on (--describe tells)",
     ]
     assert "from" not in report.table(rows[:1])
 

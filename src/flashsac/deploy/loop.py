@@ -44,6 +44,8 @@ class Episode:
     """Why it ended early."""
     unheard: int = 0
     """Policy steps whose command had grown too old, and was taken for zero."""
+    cut: int = 0
+    """Policy steps whose command lay beyond what the policy was trained on."""
     moments: list[Moment] = dataclasses.field(default_factory=list)
     late: list[float] = dataclasses.field(default_factory=list)
     """By how much each motor step began too late, s; empty where nothing ran in real time."""
@@ -149,8 +151,12 @@ class Loop:
                     else:
                         if not episode.moments:
                             self._begin()
-                        episode.unheard += command.age > self.safety.limits.command_zero
-                        target = self._act(episode, sensors, self.safety.command(command))
+                        shown = self.safety.command(command)
+                        if command.age > self.safety.limits.command_zero:
+                            episode.unheard += 1
+                        else:
+                            episode.cut += not np.array_equal(shown, command.velocity)
+                        target = self._act(episode, sensors, shown)
                         episode.seconds += period
                     step += 1
                 if self.safety.reason is None:

@@ -41,6 +41,7 @@ def summarise(episode: Episode, torques: Torques | None = None) -> dict[str, Any
     row["mean_turning"] = _mean(turned)
     row["turning_error"] = _mean(np.abs(turned - commands[:, 2]))
     row["unheard"] = episode.unheard
+    row["cut"] = episode.cut
     row["held_back"] = _mean(np.array([moment.target != moment.wanted for moment in episode.moments]))
     if torques and torques.given.size:
         absolute = np.abs(torques.given)
@@ -89,6 +90,10 @@ def table(rows: list[dict[str, Any]]) -> str:
             lines.append(f"{label:<26}{np.mean(values):.3f}{spread}")
     if unheard := sum(row.get("unheard", 0) for row in rows):
         lines.append(f"note: in {unheard} policy steps the last command was too old and taken for zero")
+    if cut := sum(row.get("cut", 0) for row in rows):
+        lines.append(
+            f"note: in {cut} policy steps the command was cut to what the policy was trained on (--describe tells)"
+        )
     return "\n".join(lines)
 
 
