@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 import threading
 import time
@@ -59,6 +60,8 @@ class FakeG1:
         self.silent = self.deaf = self.frozen = False
         self.keys = 0
         """Of the remote, as bits."""
+        self.sticks = [0.0, 0.0, 0.0, 0.0]
+        """Of the remote: left to the right, right to the right, right upwards, left upwards."""
         self.tick = 0
         self.check_code = 0
         """What CheckMode answers once it was asked to let go."""
@@ -93,7 +96,7 @@ class FakeG1:
             imu_state=imu,
             mode_machine=self.MODE_MACHINE,
             tick=self.tick,
-            wireless_remote=[0x55, 0x51, self.keys & 255, self.keys >> 8, *[0] * 36],
+            wireless_remote=remote(self.keys, *self.sticks),
         )
 
     def receive(self, message: Any) -> None:
@@ -196,6 +199,11 @@ class FakeG1:
             if parent:
                 setattr(modules[parent], child, module)
         return modules
+
+
+def remote(keys: int, lx: float = 0.0, rx: float = 0.0, ry: float = 0.0, ly: float = 0.0) -> list[int]:
+    """As Unitree documents it: head, keys, lx, rx, ry, L2, ly, idle."""
+    return list(struct.pack("<2sH5f16x", b"\x55\x51", keys, lx, rx, ry, 0.0, ly))
 
 
 def connect(domain: int, network: str | None = None) -> None:

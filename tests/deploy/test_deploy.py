@@ -24,8 +24,10 @@ from flashsac.deploy.mujoco_robot import MujocoRobot, World, pd_torque
 from flashsac.deploy.onnx_policy import OnnxPolicy
 from flashsac.deploy.report import Torques
 from flashsac.deploy.safety import Safety, SafetyLimits
+from flashsac.deploy.unitree_remote import A
 from flashsac.errors import FlashSACError
 from flashsac.robot.playground import G1_JOYSTICK as ROBOT
+from tests.deploy.fake_robots import remote
 from tests.helpers import cli, environment
 
 STIFFNESS = np.array([joint.stiffness for joint in ROBOT.joints])
@@ -228,7 +230,7 @@ def test_bad_requests(g1_file, tmp_path):
 
 def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
     robot = MujocoRobot(ROBOT)
-    monkeypatch.setattr("flashsac.deploy.deploy._unitree", lambda described, options: robot)
+    monkeypatch.setattr("flashsac.deploy.deploy._unitree", lambda *_: robot)
     monkeypatch.setattr("flashsac.deploy.deploy.check_blind", lambda described: None)  # this one feels its velocity
     seen = []
     monkeypatch.setattr("flashsac.deploy.deploy.report.summarise", lambda episode, torques: seen.append(episode) or {})
@@ -249,6 +251,29 @@ def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
     assert [float(episode.moments[0].command[0]) for episode in seen] == [0.0, 0.2]
 
 
+def test_a_real_robot_follows_its_remote(g1_file, monkeypatch, capsys):
+    done, seen = threading.Event(), []
+
+    def unitree(described, options, sticks) -> MujocoRobot:
+        def tell() -> None:
+            done.wait(0.3)
+            while not done.wait(0.02):
+                sticks.hear(remote(A, ly=0.5))
+
+        robot = MujocoRobot(ROBOT)
+        threading.Thread(target=tell, daemon=True).start()
+        return robot
+
+    monkeypatch.setattr("flashsac.deploy.deploy._unitree", unitree)
+    monkeypatch.setattr("flashsac.deploy.deploy.check_blind", lambda described: None)
+    monkeypatch.setattr("flashsac.deploy.deploy.report.summarise", lambda episode, torques: seen.append(episode) or {})
+    lying = SafetyLimits(tilt=3.1, command_zero=1.0)  # a busy machine may let the remote's thread wait
+    deploy(g1_file, DeployOptions(robot="unitree", commands="remote", seconds=0.1, stand=0.0, safety=lying))
+    done.set()
+    assert "holds its default pose until A is pressed on the remote" in capsys.readouterr().out
+    assert [float(moment.command[0]) for moment in seen[0].moments] == 5 * [0.5 * ROBOT.command_range[0][1]]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -259,6 +284,7 @@ def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
         (dict(report="/proc/no.json"), "--report /proc/no.json cannot be written"),
         (dict(log="/"), "--log / cannot be written .Is a directory"),
         (dict(network="eth0", dry_run=True), "--network, --dry-run: for a real robot"),
+        (dict(commands="remote"), "a simulated robot has none"),
         (dict(command=(0.5, 0.0, 0.0), commands="walk.csv"), "--command and --commands: one source"),
         (dict(robot="unitree", video="walk.mp4", noise=1.0), "--video, --noise: for a simulated robot"),
         (dict(robot="unitree", world=World(pushes=True, push_every=2.0)), "--pushes, --push-every: for a simulated"),

@@ -16,9 +16,10 @@ from flashsac.deploy.deploy import DeployOptions, _unitree
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
 from flashsac.deploy.unitree import UnitreeRobot
+from flashsac.deploy.unitree_remote import A, Sticks
 from flashsac.errors import FlashSACError
 from flashsac.robot.playground import G1_JOYSTICK
-from tests.deploy.fake_robots import BLIND_G1, FakeG1, Puppet, install
+from tests.deploy.fake_robots import BLIND_G1, FakeG1, Puppet, install, remote
 
 DEFAULT = np.array([joint.default for joint in BLIND_G1.joints])
 
@@ -167,6 +168,58 @@ def test_the_remote_stops_it(fake, keys):
     time.sleep(0.1)
     assert not fake.received[-1]["kp"].any(), "a stop is final"
     robot.close()
+
+
+def test_the_sticks_of_the_remote(fake):
+    """The policy begins with A and not before; then it is told where the sticks point."""
+    sticks = Sticks(BLIND_G1.command_range)
+    robot = UnitreeRobot(BLIND_G1, watchdog=0.5, sticks=sticks)
+    seen: list[np.ndarray] = []
+
+    def press_and_push() -> None:
+        time.sleep(0.3)
+        held.append(len(seen))
+        fake.keys, fake.sticks[3] = A, 1.0
+        time.sleep(0.3)
+        fake.keys = 0  # once is enough
+
+    def policy(obs: dict[str, np.ndarray]) -> np.ndarray:
+        seen.append(obs["actor"][6:9].copy())
+        return np.zeros(29)
+
+    held: list[int] = []
+    threading.Thread(target=press_and_push, daemon=True).start()
+    safety = Safety(BLIND_G1, SafetyLimits(state_age=0.5))
+    episode = Loop(BLIND_G1, policy, robot, sticks, safety).run(1.0, damp=0.1)
+    robot.close()
+    assert episode.stopped is None
+    assert held == [0], "it waited for A"
+    np.testing.assert_allclose(seen[-1], [BLIND_G1.command_range[0][1], 0, 0], atol=1e-6)
+
+
+def test_what_the_sticks_say():
+    sticks = Sticks(((-1.0, 2.0), (-0.5, 0.5), (-1.5, 1.5)))
+    assert sticks.read(0.0) is None
+    sticks.hear(remote(A))
+    sticks.listen()
+    assert sticks.read(0.0) is None, "A was pressed before the robot was ready"
+    said = {
+        (0.0, 0.0, 0.0, 0.5): (1.0, 0, 0),  # half-way up: half of 2 m/s
+        (0.0, 0.0, 0.0, -0.5): (-0.5, 0, 0),  # and back, half of 1 m/s
+        (0.8, 0.0, 0.0, 0.0): (0, -0.4, 0),  # to the right
+        (0.0, -1.0, 1.0, 0.0): (0, 0, 1.5),  # turns to the left; up and down on the right stick are nothing
+        (0.04, -0.04, 0.0, 0.04): (0, 0, 0),  # a stick that nobody touches
+        (0.0, 0.0, 0.0, 3.0): (2.0, 0, 0),
+    }
+    for pushed, velocity in said.items():
+        sticks.hear(remote(A, *pushed))
+        heard = sticks.read(0.0)
+        np.testing.assert_allclose(heard.velocity, velocity, atol=1e-6)
+        assert heard.age < 0.5
+    time.sleep(0.1)
+    assert sticks.read(0.0).age > 0.1, "no new message"
+    sticks.hear(remote(0, ly=float("nan")))
+    assert not Safety(BLIND_G1).command(sticks.read(0.0)).any(), "never NaN to a policy"
 
 
 def test_a_state_that_repeats_itself_is_old(fake):

@@ -213,6 +213,7 @@ class AfterEnter:
     """Another source, heard only after Enter: a real robot shall not begin by itself."""
 
     needs_real_time = True
+    begins_when = "Enter is pressed"
 
     def __init__(self, commands: Commands) -> None:
         if not sys.stdin.isatty():

@@ -20,10 +20,12 @@ from flashsac.deploy.observation import Observer, check_blind
 from flashsac.deploy.onnx_policy import OnnxPolicy
 from flashsac.deploy.report import Torques
 from flashsac.deploy.safety import Safety, SafetyLimits
+from flashsac.deploy.unitree_remote import Sticks
 from flashsac.errors import FlashSACError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Each of them stops the robot. A lost connection to its terminal is SIGHUP."""
+REMOTE = "remote"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +37,8 @@ class DeployOptions:
     command: tuple[float, float, float] | None = None
     """Velocity to follow: forwards, sideways (m/s), turning (rad/s) (default: 0.5 0 0 in MuJoCo; zero for a real robot)."""
     commands: str | None = None
-    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), or lines `vx vy yaw` of a process: stdin, udp:PORT."""
+    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), lines `vx vy yaw` of a process: stdin, udp:PORT, or the sticks of the real
+    robot's remote: remote."""
     keyboard: bool = False
     """Instead: keys of this terminal."""
     seconds: float = 20.0
@@ -111,7 +114,8 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
         print(f"note: commands are cut to what the policy was trained on: {ranges}", flush=True)
     rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as opened:
-        commands = make_commands(options.commands, fixed, options.keyboard, described.command_range, moves)
+        sticks = Sticks(described.command_range) if options.commands == REMOTE else None
+        commands = sticks or make_commands(options.commands, fixed, options.keyboard, described.command_range, moves)
         opened.callback(commands.close)
         # The first call is slow, and may fail: before anything moves.
         policy({name: np.zeros(shape, np.float32) for name, shape in described.shapes().items()})
@@ -121,17 +125,18 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
         if moves and (first := commands.read(0.0)) and first.ended:
             raise FlashSACError(f"{first.ended}. The robot was not touched.")
         simulated = None if real else _simulated(described, options)
-        interface: RobotInterface = simulated or _unitree(described, options)
+        interface: RobotInterface = simulated or _unitree(described, options, sticks)
         opened.callback(interface.close)
         watch = _Watch(simulated, Path(options.video) if options.video else None)
         opened.callback(watch.close)
         real_time = real or commands.needs_real_time or options.real_time
         rates = f"policy {described.policy_hz:g} Hz, motors {described.motor_hz:g} Hz"
         print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
-        if isinstance(commands, AfterEnter):
-            commands.listen()
+        told = commands if isinstance(commands, AfterEnter | Sticks) else None
+        if told:
+            told.listen()
         if commands.read(0.0) is None:
-            begin = "Enter is pressed" if isinstance(commands, AfterEnter) else "the first command comes"
+            begin = told.begins_when if told else "the first command comes"
             how = "hangs on a gantry in its default pose"
             if real:
                 how = "holds its default pose" if moves else "is only watched"
@@ -224,10 +229,10 @@ def _simulated(described: Any, options: DeployOptions) -> MujocoRobot:
     return MujocoRobot(described, options.world, seed=options.seed)
 
 
-def _unitree(described: Any, options: DeployOptions) -> RobotInterface:
+def _unitree(described: Any, options: DeployOptions, sticks: Sticks | None = None) -> RobotInterface:
     from flashsac.deploy.unitree import UnitreeRobot
 
-    return UnitreeRobot(described, options.network, options.safety, dry=options.dry_run)
+    return UnitreeRobot(described, options.network, options.safety, dry=options.dry_run, sticks=sticks)
 
 
 def _check(options: DeployOptions) -> None:
@@ -255,6 +260,10 @@ def _check_flags(options: DeployOptions) -> None:
     if len(given := [flag for flag, value in sources.items() if value is not None]) > 1:
         raise FlashSACError(f"{' and '.join(given)}: one source of commands at a time.")
     if options.robot == "mujoco":
+        if options.commands == REMOTE:
+            raise FlashSACError(
+                "--commands remote: a simulated robot has none. Take --keyboard, or add --robot unitree."
+            )
         if wrong := [flag for flag in ("network", "dry_run") if getattr(options, flag)]:
             flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in wrong)
             raise FlashSACError(f"{flags}: for a real robot alone. Leave it away, or add --robot unitree.")

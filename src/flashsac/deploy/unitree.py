@@ -14,6 +14,7 @@ import numpy as np
 from flashsac.deploy.interface import Sensors
 from flashsac.deploy.observation import check_blind
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
+from flashsac.deploy.unitree_remote import Sticks, stop_pressed
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.robot.description import Robot
 from flashsac.robot.g1 import JOINTS
@@ -25,8 +26,6 @@ SERIES = 0
 """mode_pr: pitch and roll of ankles and waist as joints, not as the rods that drive them."""
 ENABLED = 1
 """mode of a motor."""
-SELECT, L2, B = 1 << 3, 1 << 5, 1 << 9
-"""Keys of the remote, as bits of bytes 2 and 3 of `wireless_remote`."""
 DAMPED_FOR = 1.0
 """Seconds, at least, before nothing is sent any more."""
 
@@ -50,15 +49,17 @@ class UnitreeRobot:
         limits: SafetyLimits | None = None,
         *,
         dry: bool = False,
+        sticks: Sticks | None = None,
         watchdog: float = 0.1,
         patience: float = 5.0,
     ):
         """`network`: interface that the robot is connected to, eth0; `limits`: what its state must keep to before it is taken over;
-        `dry`: listen only, its own controller keeps it; `patience`: seconds to wait for its first state."""
+        `dry`: listen only, its own controller keeps it; `sticks`: told what its remote says; `patience`: seconds to wait for
+        its first state."""
         if robot.name != "unitree_g1":
             raise FlashSACError(f"--robot unitree speaks to a G1, but this policy is for {robot.name}.")
         check_blind(robot)
-        self.robot, self._dry = robot, dry
+        self.robot, self._dry, self._sticks = robot, dry, sticks
         self._motor = np.array([MOTORS.index(joint.name) for joint in robot.joints])
         self._damping, self._watchdog = stop_damping(robot), watchdog
         self._state: tuple[Any, float] | None = None
@@ -141,8 +142,9 @@ class UnitreeRobot:
         # A robot that repeats itself has told us nothing new.
         if self._state is None or message.tick != self._state[0].tick:
             self._state = message, self.now()
-        keys = message.wireless_remote[2] | message.wireless_remote[3] << 8
-        if keys & SELECT or (keys & L2 and keys & B):
+            if self._sticks:
+                self._sticks.hear(message.wireless_remote)
+        if stop_pressed(message.wireless_remote):
             self._problem = self._problem or "stopped by the remote"
 
     def _send_forever(self) -> None:
