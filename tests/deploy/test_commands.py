@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from flashsac.deploy.commands import Script, Stream, make_commands, parse, split_keys, udp_socket
+from flashsac.deploy.commands import Command, Fixed, Script, Stream, make_commands, parse, split_keys, udp_socket
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety
 from flashsac.errors import FlashSACError
@@ -154,8 +154,9 @@ def test_a_real_robot_waits_for_enter(monkeypatch):
         commands = make_commands(None, (0.5, 0, 0), keyboard=False, ranges=RANGES, real=True)
         os.write(ours, b"\n")  # too early
         time.sleep(0.1)
+        assert commands.read(0.0).velocity[0] == 0.5, "heard"
         commands.listen()
-        assert commands.read(0.0) is None
+        assert commands.read(0.0) is None, "and forgotten"
         os.write(ours, b"\n")
         time.sleep(0.1)
         assert commands.read(0.0).velocity[0] == 0.5
@@ -213,6 +214,43 @@ def test_a_killed_source_stops_the_robot(way):
     assert 1.4 < ended < 4.0, "1.5 s, and what a busy machine adds"
     assert all(not command.any() for at, command in seen if at - killed[0] > zeroed)
     assert episode.unheard == sum(not command.any() for _, command in seen)
+
+
+def test_what_is_said_while_the_robot_stands_up_is_forgotten():
+    class Early(Fixed):
+        heard = True
+
+        def listen(self) -> None:
+            self.heard = False
+
+        def read(self, seconds: float) -> Command | None:
+            return super().read(seconds) if self.heard else None
+
+    early, told = Early((0.5, 0.0, 0.0)), []
+    puppet = Puppet(29)
+
+    def write(target, stiffness, damping) -> None:
+        told.append(early.heard)
+        puppet.position = target
+        if len(told) == 40:
+            early.heard = True
+
+    puppet.write = write
+    loop = Loop(
+        BLIND_G1,
+        lambda _: np.zeros(29),
+        puppet,
+        early,
+        Safety(BLIND_G1),
+        real_time=False,
+        stand=0.1,
+        ready=early.listen,
+    )
+    episode = loop.run(0.2, damp=0.0)
+    motor_steps = round(BLIND_G1.motor_hz / BLIND_G1.policy_hz)
+    assert told.index(False) == 5 * motor_steps, "0.1 s of standing up are 5 policy steps"
+    assert len(episode.moments) == 10
+    assert len(told) == 40 + 10 * motor_steps, "the policy began when it was said again"
 
 
 def test_steps_whose_command_was_cut_are_counted(tmp_path):

@@ -16,7 +16,7 @@ from flashsac.deploy.deploy import DeployOptions, _unitree
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
 from flashsac.deploy.unitree import UnitreeRobot
-from flashsac.deploy.unitree_remote import A, Sticks
+from flashsac.deploy.unitree_remote import L2, A, Sticks
 from flashsac.errors import FlashSACError
 from flashsac.robot.playground import G1_JOYSTICK
 from tests.deploy.fake_robots import BLIND_G1, FakeG1, Puppet, install, remote
@@ -151,7 +151,7 @@ def test_damps_when_the_loop_hangs(fake):
     robot.close()
 
 
-@pytest.mark.parametrize("keys", [1 << 3, 1 << 5 | 1 << 9], ids=["select", "L2 and B"])
+@pytest.mark.parametrize("keys", [1 << 3, 1 << 5 | 1 << 9, 1 << 1 | 1 << 8], ids=["select", "L2 and B", "L1 and A"])
 def test_the_remote_stops_it(fake, keys):
     robot = UnitreeRobot(BLIND_G1, watchdog=0.5)
 
@@ -173,36 +173,59 @@ def test_the_remote_stops_it(fake, keys):
 def test_the_sticks_of_the_remote(fake):
     """The policy begins with A and not before; then it is told where the sticks point."""
     sticks = Sticks(BLIND_G1.command_range)
+    fake.keys = A  # still held from whatever it was pressed for
     robot = UnitreeRobot(BLIND_G1, watchdog=0.5, sticks=sticks)
     seen: list[np.ndarray] = []
+    asked: list[int] = []
 
     def press_and_push() -> None:
         time.sleep(0.3)
-        held.append(len(seen))
-        fake.keys, fake.sticks[3] = A, 1.0
-        time.sleep(0.3)
-        fake.keys = 0  # once is enough
+        asked.append(len(seen))
+        for keys, upwards in ((0, 0.0), (A, 0.0), (0, 1.0)):
+            fake.keys, fake.sticks[3] = keys, upwards
+            time.sleep(0.2)
 
     def policy(obs: dict[str, np.ndarray]) -> np.ndarray:
         seen.append(obs["actor"][6:9].copy())
         return np.zeros(29)
 
-    held: list[int] = []
     threading.Thread(target=press_and_push, daemon=True).start()
-    safety = Safety(BLIND_G1, SafetyLimits(state_age=0.5))
-    episode = Loop(BLIND_G1, policy, robot, sticks, safety).run(1.0, damp=0.1)
+    safety = Safety(BLIND_G1, SafetyLimits(state_age=0.5, command_zero=0.5))
+    episode = Loop(BLIND_G1, policy, robot, sticks, safety, ready=sticks.listen).run(1.0, damp=0.1)
     robot.close()
     assert episode.stopped is None
-    assert held == [0], "it waited for A"
+    assert asked == [0], "it waited for A"
+    assert not seen[0].any()
     np.testing.assert_allclose(seen[-1], [BLIND_G1.command_range[0][1], 0, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("messages", "begins"),
+    [
+        ([remote(0), remote(A)], True),
+        ([remote(A)], False),  # held since before anybody listened
+        ([remote(0), remote(A | L2)], False),  # something else to the robot's own controllers
+        ([remote(0), remote(A, ly=1.0)], False),  # it would begin at full speed
+        ([remote(0), remote(A, ly=1.0), remote(A)], True),
+        ([remote(0), remote(A, lx=float("nan"))], False),
+        ([remote(0), remote(A), remote(0)], True),
+        ([], False),
+    ],
+)
+def test_what_begins(messages, begins):
+    sticks = Sticks(BLIND_G1.command_range)
+    sticks.hear(remote(0))
+    sticks.hear(remote(A))
+    sticks.listen()
+    for message in messages:
+        sticks.hear(message)
+    assert (sticks.read(0.0) is not None) == begins
 
 
 def test_what_the_sticks_say():
     sticks = Sticks(((-1.0, 2.0), (-0.5, 0.5), (-1.5, 1.5)))
-    assert sticks.read(0.0) is None
+    sticks.hear(remote(0))
     sticks.hear(remote(A))
-    sticks.listen()
-    assert sticks.read(0.0) is None, "A was pressed before the robot was ready"
     said = {
         (0.0, 0.0, 0.0, 0.5): (1.0, 0, 0),  # half-way up: half of 2 m/s
         (0.0, 0.0, 0.0, -0.5): (-0.5, 0, 0),  # and back, half of 1 m/s
@@ -212,14 +235,14 @@ def test_what_the_sticks_say():
         (0.0, 0.0, 0.0, 3.0): (2.0, 0, 0),
     }
     for pushed, velocity in said.items():
-        sticks.hear(remote(A, *pushed))
-        heard = sticks.read(0.0)
-        np.testing.assert_allclose(heard.velocity, velocity, atol=1e-6)
-        assert heard.age < 0.5
-    time.sleep(0.1)
-    assert sticks.read(0.0).age > 0.1, "no new message"
-    sticks.hear(remote(0, ly=float("nan")))
-    assert not Safety(BLIND_G1).command(sticks.read(0.0)).any(), "never NaN to a policy"
+        sticks.hear(remote(0, *pushed))
+        np.testing.assert_allclose(sticks.read(0.0).velocity, velocity, atol=1e-6)
+    for nothing in ([0] * 40, remote(0, ly=float("nan"))):
+        time.sleep(0.05)
+        sticks.hear(nothing)
+    heard = sticks.read(0.0)
+    assert heard.age > 0.1, "a remote that is switched off says nothing, and its last word grows old"
+    np.testing.assert_allclose(heard.velocity, (2.0, 0, 0))
 
 
 def test_a_state_that_repeats_itself_is_old(fake):

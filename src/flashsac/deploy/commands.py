@@ -84,7 +84,7 @@ class Script:
                 raise ValueError("its seconds must begin at zero or later, and rise from row to row")
         except OSError as error:
             raise FlashSACError(
-                f"--commands {path}: {error.strerror}. It takes a script (a CSV file of seconds,vx,vy,yaw), stdin, or udp:PORT."
+                f"--commands {path}: {error.strerror}. It takes a script (CSV of seconds,vx,vy,yaw), stdin, udp:PORT, or remote."
             ) from None
         except (ValueError, TypeError, IndexError, KeyError) as error:
             raise FlashSACError(
@@ -227,6 +227,7 @@ class AfterEnter:
         """Forget what was typed before the robot was ready."""
         import termios
 
+        self._pressed = False
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     def read(self, seconds: float) -> Command | None:

@@ -133,14 +133,16 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
         rates = f"policy {described.policy_hz:g} Hz, motors {described.motor_hz:g} Hz"
         print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
         told = commands if isinstance(commands, AfterEnter | Sticks) else None
-        if told:
-            told.listen()
-        if commands.read(0.0) is None:
+        if told or commands.read(0.0) is None:
             begin = told.begins_when if told else "the first command comes"
-            how = "hangs on a gantry in its default pose"
+            how = "the robot hangs on a gantry in its default pose until"
             if real:
-                how = "holds its default pose" if moves else "is only watched"
-            print(f"the robot {how} until {begin}", flush=True)
+                how = (
+                    "the robot stands up and holds its default pose until"
+                    if moves
+                    else "nothing is sent; the policy is asked when"
+                )
+            print(f"{how} {begin}", flush=True)
         for number in range(1 if real else options.episodes):
             loop = Loop(
                 described,
@@ -152,6 +154,7 @@ def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
                 real_time=real_time,
                 stand=options.stand if options.stand is not None else 3.0 if moves else 0.0,
                 late=options.safety.late if real else np.inf,
+                ready=told.listen if told else lambda: None,
                 begin=watch.begin,
                 watch=watch,
                 truth=simulated.truth if simulated else None,

@@ -92,7 +92,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         lines.append(f"note: in {unheard} policy steps the last command was too old and taken for zero")
     if cut := sum(row.get("cut", 0) for row in rows):
         lines.append(
-            f"note: in {cut} policy steps the command was cut to what the policy was trained on (--describe tells)"
+            f"note: in {cut} policy steps the command was cut to what the policy was trained on (--describe shows that)"
         )
     return "\n".join(lines)
 

@@ -139,13 +139,13 @@ class UnitreeRobot:
             self._thread.join(timeout=1.0)
 
     def _on_state(self, message: Any) -> None:
+        if stop_pressed(message.wireless_remote):  # before anything that might fail
+            self._problem = self._problem or "stopped by the remote"
         # A robot that repeats itself has told us nothing new.
         if self._state is None or message.tick != self._state[0].tick:
             self._state = message, self.now()
             if self._sticks:
                 self._sticks.hear(message.wireless_remote)
-        if stop_pressed(message.wireless_remote):
-            self._problem = self._problem or "stopped by the remote"
 
     def _send_forever(self) -> None:
         period = 1.0 / self.robot.motor_hz
