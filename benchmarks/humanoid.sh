@@ -34,6 +34,7 @@ for name in "$@"; do
         ppo)
             .venv/bin/python benchmarks/ppo.py $task --run-dir $runs/ppo --as-long-as $out/flashsac
             keep ppo
+            cp $runs/ppo/ppo.json $out/ppo # config.json's settings are FlashSAC's
             .venv/bin/flashsac report flashsac=$out/flashsac ppo=$out/ppo --out $out
             ;;
         deploy)

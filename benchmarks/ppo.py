@@ -13,6 +13,7 @@ Observations and actions are FlashSAC's; an action is not squashed, but clamped 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import torch
@@ -119,7 +120,10 @@ def train(
     run = Run.create(task, config)
     environments = Environments(make_env(task, env_config), seed)
     evaluator = Evaluator(task, env_config, eval_episodes, seed + EVAL_SEED)
-    runner = OnPolicyRunner(environments, settings(discount, steps_each, init_std), log_dir=None, device="cpu")
+    ppo = settings(discount, steps_each, init_std)
+    # config.json, which `flashsac report` reads, has FlashSAC's settings; of those only task, seed and environments hold here.
+    (run_dir / "ppo.json").write_text(json.dumps(ppo | {"num_envs": num_envs}, indent=2) + "\n")
+    runner = OnPolicyRunner(environments, ppo, log_dir=None, device="cpu")
     metrics = MetricsLog(run_dir)
     clock, due, best = Clock(), 0.0, float("-inf")
     while clock.seconds < seconds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -37,6 +38,7 @@ def test_evaluation_is_no_training_time_and_comes_once_more_at_the_end(tmp_path,
     assert rows[-1]["seconds"] >= 1.0
     assert 0 < rows[-1]["action_std"] < 2
     assert rows[-1]["step"] % (2 * 12) == 0
+    assert json.loads((run / "ppo.json").read_text())["num_steps_per_env"] == 12
     assert {"best.pt", "last.pt", "config.json"} <= {path.name for path in run.iterdir()}
     assert ppo.seconds_of(run) == rows[-1]["seconds"]
     with pytest.raises(SystemExit, match="train it first"):

@@ -46,7 +46,7 @@ def test_scripts(tmp_path):
         table.write_text(text)
         with pytest.raises(FlashSACError, match="rise from row to row"):
             Script(table)
-    with pytest.raises(FlashSACError, match=r"No such file.* stdin, or udp:PORT"):
+    with pytest.raises(FlashSACError, match=r"No such file.* stdin, udp:PORT, or remote"):
         make_commands(str(tmp_path / "missing.csv"), (0, 0, 0), keyboard=False, ranges=RANGES)
 
 
