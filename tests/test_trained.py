@@ -130,3 +130,22 @@ def test_every_episode_is_there_where_the_environment_decides_how_many_run_at_on
 
     three = lambda: make_env(toy_envs.make_point, EnvConfig(num_envs=3))
     assert flashsac.evaluate(run, three, episodes=10).returns.shape == (10,)
+
+
+def test_other_settings_of_the_simulator_than_those_of_the_training(tmp_path):
+    env = dict(num_envs=2, max_episode_steps=20, options=("pose_scale=1000",))
+    run = tiny_run(tmp_path / "run", task="playground:Go1JoystickFlatTerrain", steps=120, env=env, eval=dict(every=0))
+    as_trained = flashsac.evaluate(run, episodes=2).returns
+    double = flashsac.evaluate(run, episodes=2, options=["pose_scale=2000"]).returns
+    assert (as_trained > 10).all()  # of nearly nothing but the pose
+    assert np.allclose(double, 2 * as_trained, rtol=0.05)
+    as_it_stands = flashsac.evaluate(run, episodes=2, options=()).returns
+    assert (as_it_stands < 1).all()
+    for flags, returns in (
+        ((), as_trained),
+        (("--env.options",), as_it_stands),
+        (("--env.options", "pose_scale=2000"), double),
+    ):
+        assert f"return {returns.mean():.1f} ±" in cli("eval", str(run), "--episodes", "2", *flags).stdout
+    with pytest.raises(FlashSACError, match="has no such setting"):
+        flashsac.evaluate(run, episodes=2, options=["no_such=1"])

@@ -186,7 +186,7 @@ def _eval(arguments: list[str]) -> int:
     from flashsac.policy import find_policy
     from flashsac.trained import find, measure
 
-    found = find(str(path), options.task, options.checkpoint)
+    found = find(str(path), options.task, options.checkpoint, options.env.options)
     result = measure(found, options.episodes, options.seed)
     print(f"policy: {find_policy(Path(str(path)), options.checkpoint)}")
     spread = result.returns.std()
@@ -206,7 +206,7 @@ def _play(arguments: list[str]) -> int:
     from flashsac.video import has_display, show
 
     if options.window or (options.window is None and options.out is None and has_display()):
-        found = find(str(path), options.task, options.checkpoint)
+        found = find(str(path), options.task, options.checkpoint, options.env.options)
         show(found.policy, found.task, found.env, seed=options.seed, seconds=options.seconds)
         return 0
     out = play(
@@ -216,6 +216,7 @@ def _play(arguments: list[str]) -> int:
         seconds=options.seconds,
         seed=options.seed,
         checkpoint=options.checkpoint,
+        options=options.env.options,
         say=lambda line: print(line, flush=True),
     )
     print(f"wrote {out}")

@@ -26,6 +26,14 @@ class TrainOptions(TrainConfig):
 
 
 @dataclasses.dataclass(frozen=True)
+class SimulatorOptions:
+    """The simulator, where it shall differ from the training's."""
+
+    options: tuple[str, ...] | None = None
+    """Settings of the simulator's own instead of those of the training, as name=value; none after it: the task as it stands."""
+
+
+@dataclasses.dataclass(frozen=True)
 class EvalOptions:
     """Measure a trained policy: deterministic, in environments of its own."""
 
@@ -37,6 +45,7 @@ class EvalOptions:
     """Where to try it: suite:task, or module:function (default: what it was trained on)."""
     checkpoint: str | None = None
     """Which policy of a run: best, last, or a step (default: the best, else the last)."""
+    env: SimulatorOptions = dataclasses.field(default_factory=SimulatorOptions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +64,7 @@ class PlayOptions:
     """Where to try it: suite:task, or module:function (default: what it was trained on)."""
     checkpoint: str | None = None
     """Which policy of a run: best, last, or a step (default: the best, else the last)."""
+    env: SimulatorOptions = dataclasses.field(default_factory=SimulatorOptions)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,20 @@ class Trained:
     """Where its videos go unless somebody says otherwise."""
 
 
-def find(source: str | Path | Policy, env: Any = None, checkpoint: str | int | None = None) -> Trained:
+def find(
+    source: str | Path | Policy,
+    env: Any = None,
+    checkpoint: str | int | None = None,
+    options: Sequence[str] | None = None,
+) -> Trained:
+    """`options`: settings of the simulator's own instead of those of the training."""
+    found = _find(source, env, checkpoint)
+    if options is None:
+        return found
+    return dataclasses.replace(found, env=dataclasses.replace(found.env, options=tuple(options)))
+
+
+def _find(source: str | Path | Policy, env: Any, checkpoint: str | int | None) -> Trained:
     """A run directory is the user's own, so the task it names is made; a bare policy file names only tasks that are known."""
     if isinstance(env, str):
         check_task(env)
@@ -69,10 +82,12 @@ def evaluate(
     seed: int = SEED,
     *,
     checkpoint: str | int | None = None,
+    options: Sequence[str] | None = None,
 ) -> Evaluation:
     """Returns, lengths and successes of a trained policy. `env`: a task name, a function that makes environments, or one of them,
-    needed only where the run was begun from Python with an environment of your own."""
-    return measure(find(run_or_policy, env, checkpoint), episodes, seed)
+    needed only where the run was begun from Python with an environment of your own. `options`: settings of the simulator's own, as
+    "name=value", instead of those it was trained with; `()` for the task as it stands."""
+    return measure(find(run_or_policy, env, checkpoint, options), episodes, seed)
 
 
 def measure(found: Trained, episodes: int, seed: int) -> Evaluation:
@@ -93,10 +108,11 @@ def play(
     seconds: float = 15.0,
     seed: int = SEED,
     checkpoint: str | int | None = None,
+    options: Sequence[str] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Path:
-    """Film a trained policy; returns the video's path (default: play.mp4 among the run's videos). `env` as in `evaluate`."""
+    """Film a trained policy; returns the video (default: play.mp4 among the run's videos). `env`, `options`: as in `evaluate`."""
     file = None if out is None else checked_out(Path(out))  # before anything is made
-    found = find(run_or_policy, env, checkpoint)
+    found = find(run_or_policy, env, checkpoint, options)
     out = file or found.videos / "play.mp4"
     return record(found.policy, out, task=found.task, env=found.env, seed=seed, seconds=seconds, say=say)
