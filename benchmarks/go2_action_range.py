@@ -2,7 +2,7 @@
 
 .venvs/genesis/bin/python benchmarks/go2_action_range.py benchmarks/results/go2-action-range.csv      seven minutes
 
-Robots begin just above the ground, or are dropped from 0.42 m, as in Genesis' example and in our task. Actions to ±0 do nothing.
+Robots begin still, just above the ground, or dropped from 0.42 m as in Genesis' example. Actions to ±0 do nothing.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def main(out: str) -> None:
     torch.set_num_threads(1)
     rows = []
     for height in HEIGHTS:
-        genesis_go2.START_HEIGHT = height
-        env = make_env("genesis:go2-walk_easy", EnvConfig(num_envs=ROBOTS))
+        genesis_go2.STARTS["still"] = genesis_go2.STARTS["still"]._replace(height=height)
+        env = make_env("genesis:go2-walk_easy", EnvConfig(num_envs=ROBOTS, options=("start=still",)))
         for limit in LIMITS:
             env._limits.fill_(limit)
             found = [episode(env, seed) for seed in range(SEEDS)]

@@ -28,11 +28,10 @@ for name in "$@"; do
         ;;
     esac
     case $name in go2 | all)
-        # The paper's setting but for the networks, half as wide: 1024 robots, two updates of 2048 each time all have stepped, the
-        # beginning of the learning rate's way.
-        learn go2 .venvs/genesis/bin genesis:go2-walk_easy --steps 8000000 --eval.every 250000 --replay.capacity 8000000 \
-            --env.num-envs 1024 --agent.batch-size 2048 --agent.updates-per-transition 0.001953125 --agent.warmup 100000 \
-            --agent.learning-rate-end 2.9e-4
+        # Not the paper's setting, but one that a core can afford: small batches, many of them, windows of five steps, a short memory.
+        learn go2 .venvs/genesis/bin genesis:go2-walk_easy --steps 3000000 --eval.every 250000 --replay.capacity 300000 \
+            --env.num-envs 1024 --agent.batch-size 256 --agent.updates-per-transition 0.015625 --agent.actor-delay 1 \
+            --agent.n-step 5 --agent.discount 0.97 --agent.warmup 100000 --agent.learning-rate-end 2.9e-4
         ;;
     esac
     case $name in cartpole | all)

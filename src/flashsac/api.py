@@ -102,7 +102,7 @@ def _check_engine(task: Any, env: EnvConfig) -> None:
     gym = isinstance(task, str) and suite_of(task) == "gym"
     if env.options:
         raise FlashSACError(
-            "--env.options are for EnvPool's tasks; this environment is "
+            "--env.options are for tasks on EnvPool or Genesis; this environment is "
             + ("Gymnasium's." if gym else "your own: set what you want in the function that makes it.")
         )
     if env.engine not in ("auto", *(["gymnasium"] if gym else [])):

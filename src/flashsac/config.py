@@ -117,7 +117,8 @@ class EnvConfig:
     blind: bool = False
     """Hide the base's linear velocity from the actor, as robots without an estimator do; for Playground's joystick tasks."""
     options: tuple[str, ...] = ()
-    """Settings of the simulator's own, as name=value: in EnvPool's Playground reward scales, noise, pushes, commands."""
+    """Settings of the simulator's own, as name=value: in EnvPool's Playground reward scales, noise, pushes, commands; in
+    Genesis how Go2 starts."""
 
 
 @dataclasses.dataclass(frozen=True)

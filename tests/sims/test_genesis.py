@@ -27,6 +27,7 @@ from tests.helpers import TINY
 
 NAMES = ["go2-walk_easy", "go2-walk", "panda-grasp"]
 ENVS = 4
+STILL = ("start=still",)
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +35,11 @@ def make():
     """Scenes take seconds to build: one of each kind for all tests."""
     made: dict = {}
 
-    def make(name: str, limit: int | None = None, copy: int = 0):
-        key = (name, limit, copy)
+    def make(name: str, limit: int | None = None, copy: int = 0, options: tuple[str, ...] = ()):
+        key = (name, limit, copy, options)
         if key not in made:
-            made[key] = make_env(f"genesis:{name}", EnvConfig(num_envs=ENVS, max_episode_steps=limit))
+            config = EnvConfig(num_envs=ENVS, max_episode_steps=limit, options=options)
+            made[key] = make_env(f"genesis:{name}", config)
         return made[key]
 
     yield make
@@ -57,6 +59,50 @@ def test_check_env(make, name):
     assert env.spec.max_episode_steps == 15
 
 
+def test_dogs_begin_on_their_way(make):
+    env = make("go2-walk")
+    for seed in range(10):
+        critic = env.reset(seed)["critic"]
+        command, velocity, joints = critic[:, 6:8] / 2.0, critic[:, 45:47] / 2.0, critic[:, 9:21]
+        assert (velocity >= command.clamp(max=0.0) - 0.2001).all(), "of the command's part nothing, or 0.2 m/s less"
+        assert (velocity <= command.clamp(min=0.0) + 0.2001).all(), "all of it, or 0.2 m/s more"
+        assert torch.allclose(velocity, env._task._robot.get_vel()[:, :2], atol=1e-5), "they face along x"
+        assert (joints.abs() <= 0.2501).all()
+        assert joints.abs().max() > 0.2
+    easy = make("go2-walk_easy", 60)
+    forwards = []
+    for seed in range(20):
+        easy.reset(seed)
+        forwards.append(easy._task._robot.get_vel()[:, 0])
+    speed = torch.cat(forwards)
+    assert speed.min() >= -0.2001
+    assert speed.max() <= 0.7001
+    assert speed.mean() == pytest.approx(0.25, abs=0.08), "half of the command"
+    assert speed.std() > 0.12
+
+
+def test_dogs_that_begin_still(make):
+    env = make("go2-walk", options=STILL)
+    critic = env.reset(0)["critic"]
+    assert torch.equal(critic[:, 45:48], torch.zeros(ENVS, 3))
+    assert (critic[:, 9:21].abs() <= 0.0501).all()
+    assert env._task._body().height.tolist() == pytest.approx([0.42] * ENVS, abs=1e-4), "dropped, as in the example"
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "choices"),
+    [
+        ("go2-walk", "start=fast", "start=moving or start=still"),
+        ("go2-walk", "start", "start=moving or start=still"),
+        ("go2-walk", "gravity=0", "start=moving or start=still"),
+        ("panda-grasp", "start=still", "none"),
+    ],
+)
+def test_settings_that_do_not_exist(name, setting, choices):
+    with pytest.raises(FlashSACError, match=f"--env.options {setting}=?.*: genesis:{name} takes {choices}"):
+        make_env(f"genesis:{name}", EnvConfig(num_envs=1, options=(setting,)))
+
+
 def test_own_time_limits(make):
     assert make("go2-walk").spec.max_episode_steps == 1000  # 20 s at 50 Hz
     assert make("go2-walk").spec.fps == pytest.approx(50)
@@ -65,7 +111,7 @@ def test_own_time_limits(make):
 
 
 def test_the_dog_stands_until_its_time_is_up(make):
-    env = make("go2-walk_easy", 60)
+    env = make("go2-walk_easy", 60, options=STILL)
     env.reset(0)
     steps = [env.step(torch.zeros(ENVS, 12)) for _ in range(60)]
     assert not any(step.terminated.any() for step in steps)
@@ -79,7 +125,7 @@ def test_the_dog_stands_until_its_time_is_up(make):
 
 
 def test_a_tilted_dog_terminates_and_the_others_go_on(make):
-    env = make("go2-walk_easy", 60)
+    env = make("go2-walk_easy", 60, options=STILL)
     env.reset(0)
     for _ in range(10):
         env.step(torch.zeros(ENVS, 12))
@@ -119,7 +165,7 @@ def test_commands_are_drawn_again_every_four_seconds(make):
 
 
 def test_what_only_the_critic_sees(make):
-    env = make("go2-walk")
+    env = make("go2-walk", options=STILL)
     env.reset(0)
     for _ in range(50):
         obs = env.step(torch.zeros(ENVS, 12)).obs

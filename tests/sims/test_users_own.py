@@ -98,7 +98,7 @@ def test_training_without_a_time_limit_says_where_evaluation_cuts(tmp_path, capf
 )
 def test_settings_that_only_our_tasks_have_are_refused(tmp_path, task):
     settings = TINY | dict(run_dir=str(tmp_path / "run"))
-    with pytest.raises(FlashSACError, match="--env.options are for EnvPool's tasks"):
+    with pytest.raises(FlashSACError, match="--env.options are for tasks on EnvPool or Genesis"):
         flashsac.train(task, **settings | dict(env=dict(num_envs=1, options=("gravity=1",))))
     with pytest.raises(FlashSACError, match="--env.engine envpool: .* without a choice of engines"):
         flashsac.train(task, **settings | dict(env=dict(num_envs=1, engine="envpool")))

@@ -23,18 +23,29 @@ from flashsac.sims.genesis_task import GenesisTask, Sampler
 from flashsac.sims.tasks import Task, unknown_task
 from flashsac.types import EnvSpec, Obs, Step
 
-TASKS: dict[str, Callable[[], GenesisTask]] = {
+TASKS: dict[str, Callable[..., GenesisTask]] = {
     "go2-walk_easy": genesis_go2.walk_easy,
     "go2-walk": genesis_go2.walk,
     "panda-grasp": genesis_panda.PandaGrasp,
 }
+SETTINGS = {"go2-walk_easy": {"start": genesis_go2.STARTS}, "go2-walk": {"start": genesis_go2.STARTS}}
+"""What `--env.options` can set, and to what."""
 PICTURE = (640, 480)
 
 
 def make_genesis(task: Task, options: Options) -> GenesisVecEnv:
     if task.own_id not in TASKS:
         raise unknown_task(task.full_name)
-    return GenesisVecEnv(TASKS[task.own_id](), options)
+    return GenesisVecEnv(TASKS[task.own_id](**_settings(task, options.own)), options)
+
+
+def _settings(task: Task, own: tuple[str, ...]) -> dict[str, str]:
+    known, chosen = SETTINGS.get(task.own_id, {}), dict(setting.partition("=")[::2] for setting in own)
+    for name, value in chosen.items():
+        if value not in known.get(name, ()):
+            choices = " or ".join(f"{name}={value}" for name, values in known.items() for value in values)
+            raise FlashSACError(f"--env.options {name}={value}: {task.full_name} takes {choices or 'none'}.")
+    return chosen
 
 
 class GenesisVecEnv:

@@ -19,11 +19,9 @@ from flashsac.types import Obs
 LEGS = ("FR", "FL", "RR", "RL")
 JOINTS = tuple(f"{leg}_{part}_joint" for leg in LEGS for part in ("hip", "thigh", "calf"))
 FEET = tuple(f"{leg}_foot" for leg in LEGS)
+FORWARD_AND_SIDEWAYS = (0, 1)
+"""The first degrees of freedom, those of the base; robots begin facing along x."""
 DEFAULT_POSE = (0.0, 0.8, -1.5, 0.0, 0.8, -1.5, 0.0, 1.0, -1.5, 0.0, 1.0, -1.5)
-START_HEIGHT = 0.42
-"""The example drops the robot: with the default pose its feet are a hand above the ground."""
-START_NOISE = 0.05
-"""Joint angles at the start differ by this (rad), so that no two episodes are the same."""
 STIFFNESS, DAMPING = 20.0, 0.5
 ACTION_SCALE = 0.25
 """Radians from the default pose per unit of action."""
@@ -49,6 +47,27 @@ WEIGHTS = {
 LIN_VEL_SCALE, ANG_VEL_SCALE, JOINT_VEL_SCALE = 2.0, 0.25, 0.05
 WEIGHT_NEWTON = 150.0
 """About the robot's weight, the unit of contact forces."""
+
+
+class Start(NamedTuple):
+    """How episodes begin."""
+
+    height: float
+    joints: float
+    """Joint angles differ from the default pose by up to this (rad)."""
+    way: float
+    """The largest part of the commanded velocity that a robot may begin with."""
+    speed: float
+    """Give or take this (m/s)."""
+
+
+STARTS = {
+    # With the feet just above the ground and in any phase of a step. Robots that are on their way already have to step, and FlashSAC
+    # learns to walk; of those that stand still it learns to stand, or to fall forwards (docs/log.md).
+    "moving": Start(height=0.35, joints=0.25, way=1.0, speed=0.2),
+    # The example's, but for the joints, so that no two episodes are the same: dropped from a hand above the ground.
+    "still": Start(height=0.42, joints=0.05, way=0.0, speed=0.0),
+}
 
 
 class Body(NamedTuple):
@@ -115,9 +134,11 @@ class Go2Walk:
         command_high: tuple[float, float, float],
         *,
         privileged: bool,
+        start: str,
     ):
-        """`privileged`: the critic also sees the linear velocity (3) and of each foot height, slip and contact force (12)."""
-        self._command_range = (command_low, command_high)
+        """`privileged`: the critic also sees the linear velocity (3) and of each foot height, slip and contact force (12).
+        `start`: one of STARTS."""
+        self._command_range, self._start = (command_low, command_high), STARTS[start]
         self._privileged = privileged
         self.obs = {"actor": 45, "critic": 60} if privileged else {"actor": 45}
 
@@ -126,7 +147,7 @@ class Go2Walk:
 
         scene.add_entity(gs.morphs.Plane())
         self._robot = scene.add_entity(
-            gs.morphs.URDF(file="urdf/go2/urdf/go2.urdf", pos=(0.0, 0.0, START_HEIGHT), links_to_keep=FEET)
+            gs.morphs.URDF(file="urdf/go2/urdf/go2.urdf", pos=(0.0, 0.0, self._start.height), links_to_keep=FEET)
         )
 
     def built(self, num_envs: int, device: torch.device) -> None:
@@ -136,7 +157,9 @@ class Go2Walk:
         robot.set_dofs_kp([STIFFNESS] * len(JOINTS), self._motors)
         robot.set_dofs_kv([DAMPING] * len(JOINTS), self._motors)
         self._default = torch.tensor(DEFAULT_POSE, device=device)
-        self._noise = torch.full_like(self._default, START_NOISE)
+        self._joints_off = torch.full_like(self._default, self._start.joints)
+        self._speed_off = torch.full((2,), self._start.speed, device=device)
+        self._all_the_way = torch.full((1,), self._start.way, device=device)
         self._down = torch.tensor((0.0, 0.0, -1.0), device=device).expand(num_envs, 3)
         self._low, self._high = (torch.tensor(bound, device=device) for bound in self._command_range)
         self._command = torch.zeros(num_envs, 3, device=device)
@@ -144,9 +167,14 @@ class Go2Walk:
         self._last_action = self._action.clone()
 
     def reset(self, ids: Tensor, draw: Sampler) -> None:
-        pose = self._default + draw.uniform(-self._noise, self._noise, len(ids))
+        count = len(ids)
+        pose = self._default + draw.uniform(-self._joints_off, self._joints_off, count)
         self._robot.set_dofs_position(pose, self._motors, envs_idx=ids)
-        self._command[ids] = draw.uniform(self._low, self._high, len(ids))
+        command = draw.uniform(self._low, self._high, count)
+        way = draw.uniform(torch.zeros_like(self._all_the_way), self._all_the_way, count)
+        velocity = way * command[:, :2] + draw.uniform(-self._speed_off, self._speed_off, count)
+        self._robot.set_dofs_velocity(velocity, FORWARD_AND_SIDEWAYS, envs_idx=ids)
+        self._command[ids] = command
         self._action[ids] = 0.0
 
     def act(self, action: Tensor) -> None:
@@ -205,11 +233,11 @@ class Go2Walk:
         return self._robot.get_pos()[0]
 
 
-def walk_easy() -> Go2Walk:
+def walk_easy(start: str = "moving") -> Go2Walk:
     """Straight ahead at half a metre a second."""
-    return Go2Walk((0.5, 0.0, 0.0), (0.5, 0.0, 0.0), privileged=False)
+    return Go2Walk((0.5, 0.0, 0.0), (0.5, 0.0, 0.0), privileged=False, start=start)
 
 
-def walk() -> Go2Walk:
+def walk(start: str = "moving") -> Go2Walk:
     """Any direction."""
-    return Go2Walk((-1.0, -0.5, -1.0), (1.0, 0.5, 1.0), privileged=True)
+    return Go2Walk((-1.0, -0.5, -1.0), (1.0, 0.5, 1.0), privileged=True, start=start)

@@ -55,8 +55,8 @@ def _make(task: Any, config: EnvConfig, render: bool, device: str) -> VecEnv:
         return _registered_with_gymnasium(task, options)
     check_memory(known, config, device)
     engine = choose_engine(known, config)
-    if config.options and engine != "envpool":
-        raise FlashSACError(f"--env.options are EnvPool's, but {task} runs on {engine}.")
+    if config.options and engine not in ("envpool", "genesis"):
+        raise FlashSACError(f"--env.options are for EnvPool and Genesis, but {task} runs on {engine}.")
     env = ENGINES[engine].make(known, options)
     if suite == "playground":
         from flashsac.robot.joystick import described
