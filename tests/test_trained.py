@@ -32,9 +32,14 @@ def test_evaluate_a_run_begun_from_python(run):
         flashsac.evaluate(run)
 
 
-def test_task_on_the_command_line(run):
+def test_task_on_the_command_line(run, tmp_path):
     done = cli("eval", str(run), "--task", "tests.toy_envs:make_point", "--episodes", "2", "--checkpoint", "last")
     assert "tests.toy_envs:make_point: return" in done.stdout
+    table = tmp_path / "new" / "episodes.csv"
+    cli("eval", str(run), "--task", "tests.toy_envs:make_point", "--episodes", "3", "--out", str(table))
+    expected = flashsac.evaluate(run, toy_envs.make_point, episodes=3)
+    rows = [f"{i},{expected.returns[i]:.6g},20,{expected.successes[i]:.0f}" for i in range(3)]
+    assert table.read_text().splitlines() == ["episode,return,length,success", *rows]
     assert str(find_policy(run, "last")) in done.stdout
     done = cli("eval", str(run), "--task", "gym:Pendulum-v1", check=False)
     assert "the environment now shows 3 numbers" in done.stderr

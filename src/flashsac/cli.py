@@ -196,6 +196,9 @@ def _eval(arguments: list[str]) -> int:
     )
     if "eval_success" in (summary := result.summary()):
         print(f"  success {100 * summary['eval_success']:.0f}%")
+    if options.out:
+        result.write_csv(Path(options.out))
+        print(f"wrote {options.out}")
     return 0
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,15 @@ class Evaluation:
             # Some simulators speak of success only when there is one, and none does in an episode that broke off.
             out["eval_success"] = float(np.nan_to_num(self.successes).mean())
         return out
+
+    def write_csv(self, path: Path) -> None:
+        """A row an episode."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("episode", "return", "length", "success"))
+            for i, (total, length, success) in enumerate(zip(self.returns, self.lengths, self.successes, strict=True)):
+                writer.writerow((i, f"{total:.6g}", f"{length:.0f}", "" if math.isnan(success) else f"{success:g}"))
 
 
 class Evaluator:

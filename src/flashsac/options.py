@@ -41,6 +41,8 @@ class EvalOptions:
     """Episodes to run."""
     seed: int = 12345
     """Seed of the episodes."""
+    out: str | None = None
+    """CSV file with a row for every episode."""
     task: str | None = None
     """Where to try it: suite:task, or module:function (default: what it was trained on)."""
     checkpoint: str | None = None
