@@ -39,6 +39,7 @@ for name in "$@"; do
             --agent.n-step 5 --agent.discount 0.97 --agent.warmup 100000 --agent.learning-rate-end 2.9e-4
         # As Genesis' example begins.
         .venvs/genesis/bin/flashsac eval runs/sims/go2 --episodes 20 --env.options start=still --out benchmarks/results/sims/go2-still-start.csv
+        .venv/bin/python benchmarks/film_strip.py runs/sims/go2/videos/final.mp4 benchmarks/results/sims/go2-walk.png 4 0.36 0.25 0.2 0.75
         ;;
     esac
     case $name in cartpole | all)
