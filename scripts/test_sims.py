@@ -2,8 +2,8 @@
 
 python scripts/test_sims.py [NAME ...]      builds .venvs/NAME where it is missing; hours the first time, mostly downloads
 
-Prints a table and writes benchmarks/results/simulators.csv. What cannot be installed everywhere (Isaac Lab, HumanoidBench) is
-tested against fakes that keep its documented conventions, in `make test`.
+Prints a table and writes benchmarks/results/simulators.csv, row by row: interrupted, it has what it saw. What
+cannot be installed everywhere (Isaac Lab, HumanoidBench) is tested against fakes that keep its documented conventions, in `make test`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def main(wanted: list[str]) -> int:
             row |= dict.fromkeys(("check_env", "trained"), "by contract") if sim.contract else _check(sim) | _train(sim)
         rows.append(row)
         print({name: row.get(name, "") for name in FIELDS}, flush=True)
-    _report(rows, whole=not wanted)
+        _keep(row)
+    _print(rows)
     wrong = {"", "no", "NO", "FAIL"}
     bad = [
         row["task"]
@@ -190,20 +191,24 @@ def _last_row(run: Path) -> dict[str, str]:
         return {}
 
 
-def _report(rows: list[dict[str, str]], whole: bool) -> None:
+def _print(rows: list[dict[str, str]]) -> None:
     widths = {name: max(len(name), *(len(row.get(name, "")) for row in rows)) for name in FIELDS}
     print("\n" + "  ".join(name.ljust(widths[name]) for name in FIELDS))
     for row in rows:
         print("  ".join(row.get(name, "").ljust(widths[name]) for name in FIELDS))
-    if not whole and RESULTS.exists():  # a part of the table was asked for: the rest stays
-        with RESULTS.open() as file:
-            new = {(row["engine"], row["task"]) for row in rows}
-            rows = [row for row in csv.DictReader(file) if (row["engine"], row["task"]) not in new] + rows
-    order = {(sim.engine, sim.task): i for i, sim in enumerate(SIMS)}
+
+
+def _keep(row: dict[str, str]) -> None:
+    """Into the table, in the place of the row that an earlier run left there; at once, because what comes may take hours."""
+    table = {(sim.engine, sim.task): {} for sim in SIMS}
+    RESULTS.touch()
+    with RESULTS.open() as file:
+        table |= {key: old for old in csv.DictReader(file) if (key := (old["engine"], old["task"])) in table}
+    table[row["engine"], row["task"]] = row
     with RESULTS.open("w") as file:
         writer = csv.DictWriter(file, FIELDS, restval="", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(sorted(rows, key=lambda row: order[row["engine"], row["task"]]))
+        writer.writerows(filter(None, table.values()))
 
 
 if __name__ == "__main__":
