@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 
+import psutil
 import pytest
 
+from flashsac.compiler import compiler_missing
 from flashsac.interrupts import caught
-from tests.helpers import checkpoint_steps, command, environment
+from tests.helpers import checkpoint_steps, command, environment, wait_until
 
 QUICK = (
     "train gym:Pendulum-v1 --preset laptop --steps 300 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 "
@@ -38,6 +40,35 @@ def test_a_closed_terminal_stops_in_order_however_often_it_says_so():
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), signal.SIGTERM)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+@pytest.mark.skipif(compiler_missing() is not None, reason="no C++ compiler")
+def test_ctrl_c_while_compiling_saves_first(tmp_path):
+    """A terminal sends it to the C++ compiler too, which dies of it."""
+    arguments = [*QUICK, str(tmp_path / "run"), "--compile", "on", "--steps", "100000", "--eval.every", "0"]
+    nothing_compiled = environment(TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"), PYTHONUNBUFFERED="1")
+    process = subprocess.Popen(
+        command(*arguments),
+        env=nothing_compiled,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    me = psutil.Process(process.pid)
+
+    def compiles() -> bool:
+        """A part of the update, that is; before it torch tries out what this processor can do."""
+        with contextlib.suppress(psutil.Error):
+            return any(".main.cpp" in " ".join(child.cmdline()) for child in me.children(recursive=True))
+        return False
+
+    assert wait_until(compiles, 120)
+    os.killpg(process.pid, signal.SIGINT)
+    out, errors = process.communicate(timeout=300)
+    assert process.returncode == 130, errors.decode()[-2000:]
+    assert b"Go on with" in out
+    assert b"Traceback" not in errors
+    assert checkpoint_steps(tmp_path / "run")[0] >= 100
 
 
 def test_nohup_is_respected():

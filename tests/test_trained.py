@@ -10,6 +10,7 @@ import pytest
 import flashsac
 from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.policy import find_policy
+from flashsac.trained import find
 from tests import toy_envs
 from tests.helpers import cli, tiny_run
 
@@ -38,8 +39,9 @@ def test_task_on_the_command_line(run, tmp_path):
     table = tmp_path / "new" / "episodes.csv"
     cli("eval", str(run), "--task", "tests.toy_envs:make_point", "--episodes", "3", "--out", str(table))
     expected = flashsac.evaluate(run, toy_envs.make_point, episodes=3)
-    rows = [f"{i},{expected.returns[i]:.6g},20,{expected.successes[i]:.0f}" for i in range(3)]
-    assert table.read_text().splitlines() == ["episode,return,length,success", *rows]
+    task = "tests.toy_envs:make_point"
+    rows = [f"{task},{i},{expected.returns[i]:.6g},20,{expected.successes[i]:.0f}" for i in range(3)]
+    assert table.read_text().splitlines() == ["task,episode,return,length,success", *rows]
     assert str(find_policy(run, "last")) in done.stdout
     done = cli("eval", str(run), "--task", "gym:Pendulum-v1", check=False)
     assert "the environment now shows 3 numbers" in done.stderr
@@ -146,11 +148,19 @@ def test_other_settings_of_the_simulator_than_those_of_the_training(tmp_path):
     assert np.allclose(double, 2 * as_trained, rtol=0.05)
     as_it_stands = flashsac.evaluate(run, episodes=2, options=()).returns
     assert (as_it_stands < 1).all()
-    for flags, returns in (
-        ((), as_trained),
-        (("--env.options",), as_it_stands),
-        (("--env.options", "pose_scale=2000"), double),
+    name = "playground:Go1JoystickFlatTerrain"
+    for flags, settings, returns in (
+        ((), " with pose_scale=1000", as_trained),
+        (("--task", name), " with pose_scale=1000", as_trained),
+        (("--env.options",), "", as_it_stands),
+        (("--env.options", "pose_scale=2000"), " with pose_scale=2000", double),
     ):
-        assert f"return {returns.mean():.1f} ±" in cli("eval", str(run), "--episodes", "2", *flags).stdout
+        told = cli("eval", str(run), "--episodes", "2", *flags).stdout
+        number = f"{returns.mean():.{1 if returns.max() >= 100 else 2}f}"
+        assert f"{name}{settings}: return {number} ±" in told
+    elsewhere = find(run, "playground:Go1JoystickRoughTerrain")
+    assert elsewhere.env.options == (), "the training's settings are for the training's task"
+    assert str(elsewhere) == "playground:Go1JoystickRoughTerrain"
+    assert find(run, engine="jax").env.engine == "jax"
     with pytest.raises(FlashSACError, match="has no such setting"):
         flashsac.evaluate(run, episodes=2, options=["no_such=1"])

@@ -186,18 +186,20 @@ def _eval(arguments: list[str]) -> int:
     from flashsac.policy import find_policy
     from flashsac.trained import find, measure
 
-    found = find(str(path), options.task, options.checkpoint, options.env.options)
+    found = find(str(path), options.task, options.checkpoint, options.env.options, options.env.engine)
     result = measure(found, options.episodes, options.seed)
     print(f"policy: {find_policy(Path(str(path)), options.checkpoint)}")
-    spread = result.returns.std()
-    print(f"{found.task}: return {result.returns.mean():.1f} ± {spread:.1f} (std over {len(result.returns)} episodes)")
-    print(
-        f"  lowest {result.returns.min():.1f}, highest {result.returns.max():.1f}, mean length {result.lengths.mean():.0f}"
+    mean, spread, low, high = (
+        # To the digit that matters: returns are thousands in one suite, hundredths in another.
+        f"{value:.1f}" if result.returns.max() >= 100 else f"{value:.2f}"
+        for value in (result.returns.mean(), result.returns.std(), result.returns.min(), result.returns.max())
     )
+    print(f"{found}: return {mean} ± {spread} (std over {len(result.returns)} episodes)")
+    print(f"  lowest {low}, highest {high}, mean length {result.lengths.mean():.0f}")
     if "eval_success" in (summary := result.summary()):
         print(f"  success {100 * summary['eval_success']:.0f}%")
     if options.out:
-        result.write_csv(Path(options.out))
+        result.write_csv(Path(options.out), str(found))
         print(f"wrote {options.out}")
     return 0
 
@@ -209,7 +211,7 @@ def _play(arguments: list[str]) -> int:
     from flashsac.video import has_display, show
 
     if options.window or (options.window is None and options.out is None and has_display()):
-        found = find(str(path), options.task, options.checkpoint, options.env.options)
+        found = find(str(path), options.task, options.checkpoint, options.env.options, options.env.engine)
         show(found.policy, found.task, found.env, seed=options.seed, seconds=options.seconds)
         return 0
     out = play(
@@ -220,6 +222,7 @@ def _play(arguments: list[str]) -> int:
         seed=options.seed,
         checkpoint=options.checkpoint,
         options=options.env.options,
+        engine=options.env.engine,
         say=lambda line: print(line, flush=True),
     )
     print(f"wrote {out}")

@@ -8,10 +8,12 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
 import sys
 import sysconfig
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +68,8 @@ class Compiled:
 
     def _compile(self, path: Path, args: tuple) -> Any:
         compiled: Any = torch.compile(self._function, fullgraph=True, dynamic=False)
-        made = compiled.aot_compile(((self._owner, *args), {}))
+        with _deaf_children():
+            made = compiled.aot_compile(((self._owner, *args), {}))
         with contextlib.suppress(Exception):  # a full disk, for example: the next process compiles again
             path.parent.mkdir(parents=True, exist_ok=True)
             # Under a name of its own first: two runs started together may write the same file.
@@ -84,6 +87,26 @@ class Compiled:
         everything = (_description((self._owner, args)), torch.is_grad_enabled(), machine, versions)
         digest = hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
         return Path(cache_dir(), "flashsac", f"{self._function.__name__}-{digest}")
+
+
+@contextlib.contextmanager
+def _deaf_children() -> Iterator[None]:
+    """A terminal sends Ctrl-C to the C++ compiler too. It would die of it, and with it the run; or torch's question what this
+    processor can do, and the answer is kept. What starts in here has those signals blocked; they are for us to answer."""
+    numbers = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)}
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    done = threading.Event()
+    listener = threading.Thread(target=done.wait, daemon=True)  # of whose signals none is blocked
+    listener.start()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        done.set()
+        listener.join()
 
 
 def _description(x: Any) -> Any:

@@ -39,14 +39,16 @@ class Evaluation:
             out["eval_success"] = float(np.nan_to_num(self.successes).mean())
         return out
 
-    def write_csv(self, path: Path) -> None:
-        """A row an episode."""
+    def write_csv(self, path: Path, task: str) -> None:
+        """A row an episode; `task` with the settings it was judged in."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("episode", "return", "length", "success"))
+            writer.writerow(("task", "episode", "return", "length", "success"))
             for i, (total, length, success) in enumerate(zip(self.returns, self.lengths, self.successes, strict=True)):
-                writer.writerow((i, f"{total:.6g}", f"{length:.0f}", "" if math.isnan(success) else f"{success:g}"))
+                writer.writerow(
+                    (task, i, f"{total:.6g}", f"{length:.0f}", "" if math.isnan(success) else f"{success:g}")
+                )
 
 
 class Evaluator:

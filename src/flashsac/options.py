@@ -6,7 +6,7 @@ import dataclasses
 import typing
 from typing import Literal
 
-from flashsac.config import Precision, PresetName, TrainConfig
+from flashsac.config import EngineName, Precision, PresetName, TrainConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +29,8 @@ class TrainOptions(TrainConfig):
 class SimulatorOptions:
     """The simulator, where it shall differ from the training's."""
 
+    engine: EngineName | Literal["auto"] | None = None
+    """What simulates it (default: what it was trained with)."""
     options: tuple[str, ...] | None = None
     """Settings of the simulator's own instead of those of the training, as name=value; none after it: the task as it stands."""
 
@@ -44,7 +46,7 @@ class EvalOptions:
     out: str | None = None
     """CSV file with a row for every episode."""
     task: str | None = None
-    """Where to try it: suite:task, or module:function (default: what it was trained on)."""
+    """Where to try it: suite:task, or module:function (default: what it was trained on, with the training's --env.options)."""
     checkpoint: str | None = None
     """Which policy of a run: best, last, or a step (default: the best, else the last)."""
     env: SimulatorOptions = dataclasses.field(default_factory=SimulatorOptions)
@@ -63,7 +65,7 @@ class PlayOptions:
     window: bool | None = None
     """Force a window or a video file; by default a window where there is a display."""
     task: str | None = None
-    """Where to try it: suite:task, or module:function (default: what it was trained on)."""
+    """Where to try it: suite:task, or module:function (default: what it was trained on, with the training's --env.options)."""
     checkpoint: str | None = None
     """Which policy of a run: best, last, or a step (default: the best, else the last)."""
     env: SimulatorOptions = dataclasses.field(default_factory=SimulatorOptions)

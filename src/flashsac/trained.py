@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from flashsac.config import EnvConfig
+from flashsac.config import EngineName, EnvConfig
 from flashsac.errors import FlashSACError
 from flashsac.evaluation import Evaluation, Evaluator
 from flashsac.policy import Policy, load_policy
@@ -30,18 +30,25 @@ class Trained:
     videos: Path
     """Where its videos go unless somebody says otherwise."""
 
+    def __str__(self) -> str:
+        settings = " ".join(self.env.options)
+        return f"{self.task} with {settings}" if settings else str(self.task)
+
 
 def find(
     source: str | Path | Policy,
     env: Any = None,
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
+    engine: EngineName | Literal["auto"] | None = None,
 ) -> Trained:
-    """`options`: settings of the simulator's own instead of those of the training."""
+    """`options`, `engine`: instead of the training's. The training's options are for the task they were given for, and no other."""
     found = _find(source, env, checkpoint)
-    if options is None:
-        return found
-    return dataclasses.replace(found, env=dataclasses.replace(found.env, options=tuple(options)))
+    if options is None and found.task != found.policy.task:
+        options = ()
+    changes: dict[str, Any] = {} if options is None else {"options": tuple(options)}
+    changes |= {} if engine is None else {"engine": engine}
+    return dataclasses.replace(found, env=dataclasses.replace(found.env, **changes))
 
 
 def _find(source: str | Path | Policy, env: Any, checkpoint: str | int | None) -> Trained:
@@ -83,11 +90,12 @@ def evaluate(
     *,
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
+    engine: EngineName | Literal["auto"] | None = None,
 ) -> Evaluation:
     """Returns, lengths and successes of a trained policy. `env`: a task name, a function that makes environments, or one of them,
     needed only where the run was begun from Python with an environment of your own. `options`: settings of the simulator's own, as
-    "name=value", instead of those it was trained with; `()` for the task as it stands."""
-    return measure(find(run_or_policy, env, checkpoint, options), episodes, seed)
+    "name=value", instead of those it was trained with; `()` for the task as it stands. `engine`: likewise."""
+    return measure(find(run_or_policy, env, checkpoint, options, engine), episodes, seed)
 
 
 def measure(found: Trained, episodes: int, seed: int) -> Evaluation:
@@ -109,10 +117,11 @@ def play(
     seed: int = SEED,
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
+    engine: EngineName | Literal["auto"] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Path:
-    """Film a trained policy; returns the video (default: play.mp4 among the run's videos). `env`, `options`: as in `evaluate`."""
+    """Film a trained policy; returns the video (default: play.mp4 among the run's videos). The rest as in `evaluate`."""
     file = None if out is None else checked_out(Path(out))  # before anything is made
-    found = find(run_or_policy, env, checkpoint, options)
+    found = find(run_or_policy, env, checkpoint, options, engine)
     out = file or found.videos / "play.mp4"
     return record(found.policy, out, task=found.task, env=found.env, seed=seed, seconds=seconds, say=say)

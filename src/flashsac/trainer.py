@@ -59,8 +59,8 @@ class Trainer:
         self.env = self._open(make_env(task, config.env, device=config.device))
         # Now and not when it is first needed: what keeps it from working should be known before anything is trained.
         self.evaluator = self._open(make_evaluator(task, config)) if intervals(config)[1] else None
-        spec = self.env.spec
-        agent_config = config.agent
+        spec, agent_config = self.env.spec, config.agent
+        self.progress.say(f"{run.task}: {spec.num_envs:,} at a time, engine {config.env.engine}")
         self._opened.callback(remove_ring, run.path)
         self.replay = make_replay(
             spec,

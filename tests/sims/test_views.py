@@ -99,7 +99,7 @@ def test_settings_of_its_own(plain):
     [
         (GO1, EnvConfig(num_envs=1, options=("tracking_lin_vel_scal=2",)), "Did you mean tracking_lin_vel_scale"),
         (GO1, EnvConfig(num_envs=1, options=("noise_level=much",)), "noise_level is a float, like 1.0"),
-        (GO1, EnvConfig(num_envs=1, options=("noise_level",)), "'=value' is missing"),
+        (GO1, EnvConfig(num_envs=1, options=("noise_level",)), "to what\\? As in noise_level=1.0"),
         (GO1, EnvConfig(num_envs=1, options=("num_envs=5",)), "num_envs is set by --env.num-envs"),
         (GO1, EnvConfig(num_envs=1, options=("batch_size=1",)), "batch_size is set by --env.num-envs"),
         (GO1, EnvConfig(num_envs=1, options=("max_episode_steps=9",)), "set by --env.max-episode-steps"),
@@ -107,7 +107,7 @@ def test_settings_of_its_own(plain):
         (
             "gym:Pendulum-v1",
             EnvConfig(num_envs=1, options=("g=1",)),
-            "EnvPool's, but gym:Pendulum-v1 runs on gymnasium",
+            "for EnvPool and Genesis, but gym:Pendulum-v1 runs on gymnasium",
         ),
         ("gym:Pendulum-v1", EnvConfig(num_envs=1, history=2), "tell the critic the base's velocity"),
         ("gym:Pendulum-v1", EnvConfig(num_envs=1, blind=True), "Playground's joystick tasks"),

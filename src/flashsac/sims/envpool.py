@@ -160,10 +160,14 @@ def own_settings(given: tuple[str, ...], known: Any, env_id: str) -> dict[str, A
         name, equals, text = setting.partition("=")
         if name in _FLAGS:
             raise FlashSACError(f"--env.options {setting}: {name} is set by {_FLAGS[name]}.")
-        if not equals or name not in known._fields:
+        if not equals and name in known._fields:
+            raise FlashSACError(
+                f"--env.options {setting}: to what? As in {name}={getattr(known, name)}, which is its default."
+            )
+        if name not in known._fields:
             near = difflib.get_close_matches(name, known._fields, n=3, cutoff=0.5)
             hint = f" Did you mean {' or '.join(near)}?" if near else f" It knows {', '.join(known._fields)}."
-            raise FlashSACError(f"--env.options {setting}: {env_id} has no such setting, or '=value' is missing.{hint}")
+            raise FlashSACError(f"--env.options {setting}: {env_id} has no such setting.{hint}")
         default = getattr(known, name)
         try:
             value = {"True": True, "False": False}[text] if isinstance(default, bool) else type(default)(text)

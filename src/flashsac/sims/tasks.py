@@ -67,7 +67,7 @@ SUITES: dict[str, Suite] = {
     "dmc-vision": Suite("DeepMind Control Suite, from pixels", "vision", 0.99),
     "mjlab": Suite("mjlab: Isaac Lab's interface on MuJoCo Warp", "parallel", 0.99, has_more=True),
     "metaworld": Suite("Meta-World: a table-top arm", "single", 0.99),
-    "robotics": Suite("Gymnasium-Robotics: Fetch, Shadow and Adroit hands, kitchen", "single", 0.99),
+    "robotics": Suite("Gymnasium-Robotics: Fetch, Shadow and Adroit hands, mazes", "single", 0.99),
     "gym": Suite("any environment registered with Gymnasium", "single", 0.99),
 }
 
