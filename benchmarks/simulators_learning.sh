@@ -30,6 +30,7 @@ for name in "$@"; do
             --env.options tracking_sigma=0.5 feet_clearance_scale=-0.2
         .venv/bin/flashsac eval runs/sims/go1 --episodes 100 --env.options --out benchmarks/results/sims/go1-as-it-stands.csv
         .venv/bin/python benchmarks/commands_followed.py runs/sims/go1 benchmarks/results/sims/go1-commands.csv
+        .venv/bin/python benchmarks/film_strip.py runs/sims/go1/videos/final.mp4 benchmarks/results/sims/go1-walk.png 4 0.4 0.15 0.05 0.75
         ;;
     esac
     case $name in go2 | all)

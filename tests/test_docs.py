@@ -54,6 +54,12 @@ def test_commands_of_the_way_to_the_robot(tmp_path):
     assert (tmp_path / "runs" / "g1.onnx").exists()
 
 
+def test_commands_of_the_dog_that_walks(tmp_path):
+    train, judge = commands("docs/simulators/playground.md")
+    cli(*train, *SHORT, cwd=tmp_path)
+    assert "playground:Go1JoystickFlatTerrain: return" in cli(*judge, cwd=tmp_path).stdout, "as it stands"
+
+
 def test_commands_to_the_robot(tmp_path):
     seen = []
     for arguments in commands("docs/deploy.md"):
