@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from flashsac.policies.find import find
 from flashsac.sims.registry import make_env
-from flashsac.trained import find
 from flashsac.types import EnvSpec
 
 ROBOTS, STEPS, SEED = 16, 500, 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from flashsac.core.encoders import ImageEncoder
+from flashsac.core.encoders.pixels import ImageEncoder
 from flashsac.types import Pixels
 
 OUT = Path(__file__).parent / "results" / "convolution_layout.csv"

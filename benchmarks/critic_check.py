@@ -17,11 +17,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from flashsac.checkpoint import CheckpointStore
 from flashsac.core.losses import squash
 from flashsac.core.reward_scale import RewardScale
 from flashsac.core.update import Learner
-from flashsac.run import read_config
+from flashsac.runs.checkpoint import CheckpointStore
+from flashsac.runs.directory import read_config
 from flashsac.sims.registry import make_env
 from flashsac.types import Obs
 

@@ -19,8 +19,8 @@ VARIANTS = ("as it is", "kept", "kept, large pages")
 
 def measure(preset: str, variant: str) -> None:
     """In the child: milliseconds and page faults of an update, warm."""
-    from flashsac.experiments.bench import Bench
-    from flashsac.memory import keep_freed_memory, use_large_pages
+    from flashsac.bench.measure import Bench
+    from flashsac.system.memory import keep_freed_memory, use_large_pages
 
     if "large" in variant:
         use_large_pages()

@@ -14,11 +14,11 @@ from pathlib import Path
 import torch
 from torch.nn.functional import cosine_similarity
 
-from flashsac.checkpoint import CheckpointStore
-from flashsac.compiler import DTYPES
 from flashsac.core.losses import squash
 from flashsac.core.update import Learner
-from flashsac.run import read_config
+from flashsac.runs.checkpoint import CheckpointStore
+from flashsac.runs.directory import read_config
+from flashsac.training.precision import DTYPES
 from flashsac.types import EnvSpec
 
 COLUMNS = ("run", "step", "precision", "robots", "value", "value_error", "cosine", "cosine_p5")

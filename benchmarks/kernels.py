@@ -35,9 +35,9 @@ def part_of(name: str) -> str:
 
 def measure(preset: str, precision: str) -> list[tuple[str, str, str, float]]:
     """(preset, precision, part, ms of one update); the actor learns in every second one."""
-    from flashsac.compiler import DTYPES
-    from flashsac.experiments.bench import Bench
-    from flashsac.memory import keep_freed_memory
+    from flashsac.bench.measure import Bench
+    from flashsac.system.memory import keep_freed_memory
+    from flashsac.training.precision import DTYPES
 
     keep_freed_memory()
     cycle = Bench()._learning(preset, DTYPES[precision], compiled=True)  # two updates
@@ -60,7 +60,7 @@ def measure(preset: str, precision: str) -> list[tuple[str, str, str, float]]:
 def main(out: str, *presets: str) -> None:
     import torch._inductor.config
 
-    from flashsac.compiler import fastest_precision
+    from flashsac.training.precision import fastest_precision
 
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()  # what is there has no timers
     torch._inductor.config.cpp.enable_kernel_profile = True

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 
 from flashsac import api
-from flashsac.run import Run
-from flashsac.settings import configure
-from flashsac.trainer import Trainer
+from flashsac.runs.directory import Run
+from flashsac.sims.defaults import configure
+from flashsac.training.trainer import Trainer
 
 TASK = "mujoco:HalfCheetah-v4"
 MARKS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)

@@ -21,14 +21,14 @@ from rsl_rl.env import VecEnv as RslRlVecEnv
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
-from flashsac.config import EnvConfig, EvalConfig, TrainConfig
-from flashsac.counters import Clock, EpisodeStats
-from flashsac.evaluation import Evaluator
-from flashsac.evaluation_process import EVAL_SEED
-from flashsac.logging import MetricsLog, read_metrics
-from flashsac.run import Run
+from flashsac.config.schema import EnvConfig, EvalConfig, TrainConfig
+from flashsac.policies.evaluation import Evaluator
+from flashsac.policies.evaluation_process import EVAL_SEED
+from flashsac.runs.directory import Run
+from flashsac.runs.metrics import MetricsLog, read_metrics
 from flashsac.sims.base import VecEnv
 from flashsac.sims.registry import make_env
+from flashsac.training.counters import Clock, EpisodeStats
 from flashsac.types import Obs
 
 

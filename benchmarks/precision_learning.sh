@@ -8,7 +8,7 @@ earlier=$1
 out=$(realpath -m "${2:-runs/precision}")
 export OMP_NUM_THREADS=1
 settings="--preset laptop --steps 40000 --agent.critic-width 64 --agent.actor-width 32 --eval.every 4000 --no-video"
-native=$(.venv/bin/python -c "import torch; from flashsac.compiler import fastest_precision; print(fastest_precision(torch.device('cpu')))")
+native=$(.venv/bin/python -c "import torch; from flashsac.training.precision import fastest_precision; print(fastest_precision(torch.device('cpu')))")
 before=$(mktemp -d)
 git worktree add --quiet --detach "$before" "$earlier"
 trap 'git worktree remove --force "$before"' EXIT

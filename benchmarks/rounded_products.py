@@ -12,7 +12,7 @@ import sys
 import torch
 from torch import Tensor
 
-from flashsac.cli import main
+from flashsac.cli.main import main
 from flashsac.core import networks
 
 

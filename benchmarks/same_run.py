@@ -11,8 +11,8 @@ import hashlib
 import sys
 from pathlib import Path
 
-from flashsac.logging import TIMINGS, read_metrics
-from flashsac.policy import load_policy
+from flashsac.policies.policy import load_policy
+from flashsac.runs.metrics import TIMINGS, read_metrics
 
 
 def without_times(run: Path) -> list[dict[str, float]]:

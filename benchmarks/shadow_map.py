@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
-from flashsac.sims.gl import require_gl_backend
-from flashsac.sims.pixels import CAMERAS
+from flashsac.sims.adapters.pixels import CAMERAS
+from flashsac.system.gl import require_gl_backend
 
 SIDE, FRAMES, STEPS_BETWEEN = 84, 20, 4
 MAPS = (2048, 1024, 512, 256)

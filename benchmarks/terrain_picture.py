@@ -13,8 +13,8 @@ from matplotlib import pyplot as plt
 from mjlab.scene import Scene
 from mjlab.tasks.registry import load_env_cfg
 
-import flashsac.mjlab_tasks  # noqa: F401 (registers the task)
-from flashsac.robot.terrain import TERRAIN
+import flashsac.integrations.mjlab.tasks  # noqa: F401 (registers the task)
+from flashsac.tasks.g1.terrain import TERRAIN
 
 OUT = Path(__file__).parent / "results" / "g1-terrain.png"
 LEVEL = TERRAIN.levels - 1

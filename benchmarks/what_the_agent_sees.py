@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from matplotlib import pyplot as plt
 
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.core.transforms import RandomShift
 from flashsac.sims.registry import make_env
 from flashsac.types import Batch

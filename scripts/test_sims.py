@@ -35,7 +35,7 @@ class Sim:
     engine: str
     task: str
     tests: str
-    """Files in tests/sims, or paths from tests."""
+    """Paths from tests."""
     num_envs: int = 8
     contract: bool = False
     """It cannot be installed everywhere: only its tests run, against a fake."""
@@ -59,13 +59,13 @@ SIMS = (
     Sim("myosuite", "gymnasium", "myosuite:myo-reach", ENGINES, num_envs=1),
     Sim("metaworld", "gymnasium", "metaworld:Reach-v3", ENGINES, num_envs=1),
     Sim(
-        "genesis", "genesis", "genesis:go2-walk_easy", "sims/test_genesis.py sims/test_genesis_rewards.py", num_envs=64
+        "genesis", "genesis", "genesis:go2-walk_easy", "sims/test_genesis.py tasks/test_genesis_rewards.py", num_envs=64
     ),
     Sim(
         "mjlab",
         "mjlab",
         "mjlab:Mjlab-Cartpole-Swingup",
-        "sims/test_mjlab.py sims/test_rsl_rl.py test_mjlab_runner.py test_ppo.py robot",
+        "sims/test_mjlab.py sims/test_rsl_rl.py integrations experiments/test_ppo.py tasks",
         num_envs=64,
     ),
     Sim("maniskill", "maniskill", "maniskill:PullCube-v1", "sims/test_maniskill.py", num_envs=2),
@@ -151,7 +151,8 @@ def _tests(python: Path, files: str) -> str:
 def _check(sim: Sim) -> dict[str, str]:
     """Of episodes short enough to end while they are watched; how fast it is, of those of the task's own length."""
     code = (
-        "import warnings, flashsac; from flashsac.config import EnvConfig; from flashsac.experiments.bench import steps_per_second\n"
+        "import warnings, flashsac; from flashsac.bench.measure import steps_per_second\n"
+        "from flashsac.config.schema import EnvConfig\n"
         f"settings = dict(num_envs={sim.num_envs}, engine='{sim.engine}')\n"
         "warnings.filterwarnings('error', message='no episode ended')\n"
         f"short = flashsac.make_env('{sim.task}', EnvConfig(max_episode_steps=15, **settings))\n"

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from flashsac.robot.g1 import G1, OBSERVATION, PPO_ACTION_SCALE, PRIVILEGED
-from flashsac.robot.randomize import COMMANDS, RANDOMIZATION, START
-from flashsac.robot.rewards import REWARDS
-from flashsac.robot.terrain import TERRAIN
+from flashsac.robots.g1 import COMMANDS, G1, OBSERVATION, PPO_ACTION_SCALE, PRIVILEGED
+from flashsac.tasks.g1.randomization import RANDOMIZATION, START
+from flashsac.tasks.g1.rewards import REWARDS
+from flashsac.tasks.g1.terrain import TERRAIN
 
 FILE = Path(__file__).parents[1] / "docs" / "g1-task.md"
 

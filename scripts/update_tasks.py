@@ -74,8 +74,8 @@ def _candidates() -> Iterator[tuple[str, str, str]]:
 
 
 def _new_tasks(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    from flashsac.sims.catalog import Task
     from flashsac.sims.engines import ENGINES, Options
-    from flashsac.sims.tasks import Task
 
     known = {(row["suite"], row["own_id"] or row["task"]) for row in rows}
     found = []
@@ -99,7 +99,7 @@ def _new_tasks(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 def _megabytes(row: dict[str, str]) -> float:
     """The slope between few and many environments, each in a process of its own."""
     code = (
-        "import sys, psutil, torch; from flashsac.sims.engines import ENGINES, Options; from flashsac.sims.tasks import tasks\n"
+        "import sys, psutil, torch; from flashsac.sims.engines import ENGINES, Options; from flashsac.sims.catalog import tasks\n"
         "env = ENGINES['envpool'].make(tasks()[sys.argv[1]], Options(int(sys.argv[2]))); env.reset(0)\n"
         "for _ in range(5): env.step(torch.zeros(env.spec.num_envs, env.spec.action_dim))\n"
         "print(psutil.Process().memory_info().rss)"

@@ -6,6 +6,8 @@ import os
 
 os.environ.setdefault("MUJOCO_GL", "egl")
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -27,3 +29,23 @@ def make_spec():
         return EnvSpec(num_envs, groups, action, (-1.0,) * action, (1.0,) * action, limit)
 
     return build
+
+
+@pytest.fixture(scope="session")
+def g1_run(tmp_path_factory) -> Path:
+    """Trained for a moment, so that BatchNorm's statistics are no longer those of an untrained network."""
+    torch.set_num_threads(1)  # before the fixture that does so for tests: two would spin
+    from tests.helpers import tiny_run
+
+    return tiny_run(
+        tmp_path_factory.mktemp("runs") / "g1", "playground:G1JoystickFlatTerrain", steps=400, eval=dict(every=0)
+    )
+
+
+@pytest.fixture(scope="session")
+def g1_file(g1_run) -> Path:
+    from flashsac.cli import export
+
+    torch.set_num_threads(1)
+    assert export.main([str(g1_run), "--observations", "64"]) == 0
+    return g1_run / "policy.onnx"

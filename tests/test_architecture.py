@@ -1,35 +1,23 @@
-"""The house rules: imports point downwards, files stay readable."""
+"""The house rules: one line says who may import whom, nothing runs in circles, files and functions stay readable."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib.util
 from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src" / "flashsac"
 
-# Each layer may import from those before it, and from itself.
-LAYERS = [
-    ["errors", "types", "config", "memory"],
-    ["presets", "arguments", "options"],
-    ["core"],
-    ["robot"],
-    ["sims"],
-    ["settings"],
-    ["compiler", "counters", "storage", "checkpoint", "best"],
-    ["policy", "run"],
-    ["evaluation", "evaluation_process", "logging", "video", "interrupts", "simulator_watch"],
-    ["trained"],
-    ["deploy"],
-    ["trainer"],
-    ["api"],
-    ["mjlab_runner"],
-    ["mjlab_tasks"],
-    ["experiments"],
-    ["cli"],
-    ["__main__"],
-]
-RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+RULE = (
+    "errors, system → config, robots → types → core, tasks → sims → runs → policies → training → api → "
+    "experiments, bench, integrations → cli → __main__"
+)
+"""A room imports from those left of it and from itself. The rooms of one group do not know each other, but for the first group."""
+DEPLOY_MAY_IMPORT = {"errors", "system", "robots", "deploy"}
+"""It runs on a robot's own computer. Every room right of robots may import it."""
+
+RANK = {room: rank for rank, group in enumerate(RULE.split(" → ")) for room in group.split(", ")}
 
 
 def used(source: str, package: str) -> set[str]:
@@ -55,6 +43,10 @@ def uses(file: Path) -> set[str]:
     return used(file.read_text(), ".".join(["flashsac", *file.relative_to(SRC).parts[:-1]]))
 
 
+def room_of(file: Path) -> str:
+    return file.relative_to(SRC).parts[0].removesuffix(".py")
+
+
 def test_every_way_to_import_is_seen():
     source = """
 import flashsac.a, torch
@@ -72,17 +64,56 @@ def late():
     assert used(source, "flashsac.core") == absolute | relative
 
 
-def test_imports_point_downwards():
+def may_import(room: str, other: str) -> bool:
+    if room == "deploy":
+        return other in DEPLOY_MAY_IMPORT
+    if other == "deploy":
+        return RANK[room] > RANK["robots"]
+    if RANK[room] == RANK[other]:
+        return room == other or RANK[room] == 0
+    return RANK[other] < RANK[room]
+
+
+def test_imports_follow_the_rule():
     for file in SRC.rglob("*.py"):
-        part = file.relative_to(SRC).parts[0].removesuffix(".py")
-        if part == "__init__":
+        room = room_of(file)
+        if room == "__init__":
             continue
-        assert part in RANK, f"{part} has no layer: give it one"
+        assert room == "deploy" or room in RANK, f"{room} is no room of the rule: give it a place"
         for name in uses(file):
             top, _, rest = name.partition(".")
             other = rest.partition(".")[0]
-            if top == "flashsac" and other in RANK:
-                assert RANK[other] <= RANK[part], f"{file.name} imports {other}, which lies above it"
+            if top != "flashsac" or not (other == "deploy" or other in RANK):
+                continue
+            assert may_import(room, other), f"{file.relative_to(SRC)} imports {name}: {room} may not know {other}"
+
+
+def test_no_module_imports_itself_in_a_circle():
+    """Imports inside functions count too: they hide a circle, they do not open it."""
+    files = {".".join(["flashsac", *file.relative_to(SRC).with_suffix("").parts]): file for file in SRC.rglob("*.py")}
+    modules = {name.removesuffix(".__init__"): file for name, file in files.items()}
+
+    def module_of(name: str) -> str | None:
+        while name and name not in modules:
+            name = name.rpartition(".")[0]
+        return name or None
+
+    graph = {
+        module: {other for name in uses(file) if (other := module_of(name)) and other != module}
+        for module, file in modules.items()
+    }
+    # A package's __init__ is only its docstring, the package's own lazy front door apart, which nobody inside uses.
+    assert not any("flashsac" in others for module, others in graph.items() if module != "flashsac")
+    try:
+        tuple(graphlib.TopologicalSorter(graph).static_order())
+    except graphlib.CycleError as error:
+        raise AssertionError(f"these import each other: {' → '.join(error.args[1])}") from None
+
+
+def test_robots_and_deploy_need_no_torch():
+    for room in ("robots", "deploy", "system", "config"):
+        for file in (SRC / room).rglob("*.py"):
+            assert not {name for name in uses(file) if name.split(".")[0] == "torch"}, f"{file.name} imports torch"
 
 
 def test_the_core_knows_no_simulator_file_or_log():
@@ -104,18 +135,28 @@ def test_the_core_knows_no_simulator_file_or_log():
         "print",
         "torch.distributed",
     }
-    for file in (SRC / "core").glob("*.py"):
+    for file in (SRC / "core").rglob("*.py"):
         for name in uses(file):
             parts = name.split(".")
             found = {".".join(parts[:count]) for count in (1, 2)} & forbidden
             assert not found, f"{file.name} uses {name}"
 
 
-def test_files_stay_readable():
+def test_files_and_functions_stay_readable():
     long = {
         str(file.relative_to(SRC)): n for file in SRC.rglob("*.py") if (n := len(file.read_text().splitlines())) > 360
     }
-    assert not long, f"split these: {long}"
+    assert not long, f"split these files: {long}"
+    functions = {
+        f"{file.relative_to(SRC)}:{node.name}": lines
+        for file in SRC.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > LONGEST_FUNCTION
+    }
+    assert not functions, f"split these functions: {functions}"
+
+
+LONGEST_FUNCTION = 80
 
 
 def test_the_simulators_of_the_main_environment_are_there():

@@ -15,12 +15,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "train": "flashsac.api",
     "resume": "flashsac.api",
-    "evaluate": "flashsac.trained",
-    "play": "flashsac.trained",
-    "configure": "flashsac.settings",
-    "load_policy": "flashsac.policy",
-    "Policy": "flashsac.policy",
-    "TrainConfig": "flashsac.config",
+    "evaluate": "flashsac.policies.find",
+    "play": "flashsac.policies.find",
+    "configure": "flashsac.sims.defaults",
+    "load_policy": "flashsac.policies.policy",
+    "Policy": "flashsac.policies.policy",
+    "TrainConfig": "flashsac.config.schema",
     "FlashSACError": "flashsac.errors",
     "make_env": "flashsac.sims.registry",
     "check_env": "flashsac.sims.check",
@@ -28,13 +28,13 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from flashsac.api import resume, train
-    from flashsac.config import TrainConfig
+    from flashsac.config.schema import TrainConfig
     from flashsac.errors import FlashSACError
-    from flashsac.policy import Policy, load_policy
-    from flashsac.settings import configure
+    from flashsac.policies.find import evaluate, play
+    from flashsac.policies.policy import Policy, load_policy
     from flashsac.sims.check import check_env
+    from flashsac.sims.defaults import configure
     from flashsac.sims.registry import make_env
-    from flashsac.trained import evaluate, play
 
 __all__ = [
     "FlashSACError",

@@ -2,6 +2,6 @@
 
 import sys
 
-from flashsac.cli import main
+from flashsac.cli.main import main
 
 sys.exit(main())

@@ -12,21 +12,22 @@ from typing import Any
 
 import torch
 
-from flashsac.best import best_score
-from flashsac.checkpoint import CheckpointStore
-from flashsac.compiler import fastest_precision
-from flashsac.config import EnvConfig, PresetName, TrainConfig, check, plain, to_dict
+from flashsac.config.checks import check, plain
+from flashsac.config.schema import EnvConfig, PresetName, TrainConfig, to_dict
 from flashsac.errors import FlashSACError
-from flashsac.evaluation import MAX_STEPS
-from flashsac.logging import read_metrics
-from flashsac.policy import find_policy
-from flashsac.run import Result, Run
-from flashsac.settings import configure
+from flashsac.policies.evaluation import MAX_STEPS
+from flashsac.policies.policy import find_policy
+from flashsac.policies.video import record
+from flashsac.runs.best import best_score
+from flashsac.runs.checkpoint import CheckpointStore
+from flashsac.runs.directory import Result, Run
+from flashsac.runs.metrics import read_metrics
+from flashsac.sims.catalog import find_task, suite_of
+from flashsac.sims.defaults import configure
 from flashsac.sims.registry import choose_engine, environments_in, is_only_one
-from flashsac.sims.tasks import find_task, suite_of
-from flashsac.trainer import Trainer
+from flashsac.training.precision import fastest_precision
+from flashsac.training.trainer import Trainer
 from flashsac.types import EnvSpec
-from flashsac.video import record
 
 VIDEO_SECONDS = 10.0
 

@@ -10,7 +10,7 @@ import math
 import pytest
 import torch
 
-from flashsac.config import AgentConfig
+from flashsac.config.schema import AgentConfig
 from flashsac.core.agent import Agent
 from flashsac.core.exploration import RepeatedNoise
 from flashsac.core.optimizer import adam_rates

@@ -7,15 +7,15 @@ import dataclasses
 import pytest
 import torch
 
-from flashsac.compiler import compiler_for
-from flashsac.config import AgentConfig
+from flashsac.config.schema import AgentConfig
 from flashsac.core.agent import Agent
-from flashsac.core.context import ContextEncoder, RunningNorm
+from flashsac.core.encoders.context import ContextEncoder, RunningNorm
 from flashsac.core.optimizer import adam_rates
 from flashsac.core.replay import Replay
 from flashsac.core.transforms import RandomMirror, make_transform
 from flashsac.core.update import Learner
 from flashsac.errors import FlashSACError
+from flashsac.training.compile import compiler_for
 from flashsac.types import CPU, Batch, EnvSpec, Mirror, Step
 from tests.helpers import chance_and_rates
 

@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from flashsac.compiler import compiler_for
-from flashsac.config import AgentConfig
-from flashsac.core.encoders import ImageEncoder, make_encoder
+from flashsac.config.schema import AgentConfig
+from flashsac.core.encoders.build import make_encoder
+from flashsac.core.encoders.pixels import ImageEncoder
 from flashsac.core.optimizer import adam_rates
 from flashsac.core.transforms import NoTransform, RandomShift, make_transform, shifted
 from flashsac.core.update import Chance, Learner, Rates
 from flashsac.errors import UnsupportedSpace
+from flashsac.training.compile import compiler_for
 from flashsac.types import CPU, Batch, EnvSpec, Pixels
 from tests.helpers import chance_and_rates
 

@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
-from flashsac.compiler import compiler_for
 from flashsac.core.replay import Replay, layout, layout_bytes
+from flashsac.training.compile import compiler_for
 from flashsac.types import CPU, EnvSpec, Pixels, Step
 
 GAMMA = 0.9

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from flashsac.config import AgentConfig
+from flashsac.config.schema import AgentConfig
 from flashsac.core import networks
 from flashsac.core.networks import Actor, Backbone, BatchNorm, Block, Critic, Linear, RMSNorm, project_weights
 from flashsac.core.optimizer import adam_rates

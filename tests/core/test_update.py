@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from flashsac.compiler import compiler_for
-from flashsac.config import AgentConfig
+from flashsac.config.schema import AgentConfig
 from flashsac.core.networks import Linear, cross_batch, separate_batch
 from flashsac.core.optimizer import Adam, adam_rates
 from flashsac.core.update import Learner
+from flashsac.training.compile import compiler_for
 from flashsac.types import Batch
 from tests.helpers import chance_and_rates
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from flashsac.deploy.interface import Sensors
-from flashsac.robot.known import ROBOTS
+from flashsac.robots.catalog import ROBOTS
 
 BLIND_G1 = ROBOTS["mjlab:FlashSAC-G1-Flat"]
 """The paper's G1: nothing in its observation that a real one does not measure."""

@@ -17,7 +17,7 @@ from flashsac.deploy.commands import Command, Fixed, Script, Stream, make_comman
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety
 from flashsac.errors import FlashSACError
-from flashsac.robot.known import ROBOTS
+from flashsac.robots.catalog import ROBOTS
 from tests.deploy.fake_robots import BLIND_G1, Puppet
 from tests.helpers import ROOT
 

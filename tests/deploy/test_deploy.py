@@ -19,7 +19,7 @@ import pytest
 
 from flashsac.deploy import report
 from flashsac.deploy.commands import Fixed, Stream
-from flashsac.deploy.deploy import DeployOptions, deploy, exit_code
+from flashsac.deploy.deployment import DeployOptions, deploy, exit_code
 from flashsac.deploy.loop import Episode, Loop
 from flashsac.deploy.mujoco_robot import MujocoRobot, World, pd_torque
 from flashsac.deploy.onnx_policy import OnnxPolicy
@@ -27,7 +27,7 @@ from flashsac.deploy.report import Torques
 from flashsac.deploy.safety import Safety, SafetyLimits
 from flashsac.deploy.unitree_remote import A
 from flashsac.errors import FlashSACError
-from flashsac.robot.playground import G1_JOYSTICK as ROBOT
+from flashsac.robots.playground import G1_JOYSTICK as ROBOT
 from tests.deploy.fake_robots import remote
 from tests.helpers import cli, environment
 
@@ -115,7 +115,9 @@ def test_a_gantry_holds_it_until_the_policy_begins(g1_file, monkeypatch):
     assert held.fallen
 
     seen = []
-    monkeypatch.setattr("flashsac.deploy.deploy.report.summarise", lambda episode, torques: seen.append(episode) or {})
+    monkeypatch.setattr(
+        "flashsac.deploy.deployment.report.summarise", lambda episode, torques: seen.append(episode) or {}
+    )
     deploy(g1_file, DeployOptions(seconds=0.1, stand=4.0, world=World(pushes=True, push_every=1.0)))
     assert seen[0].stopped is None
     assert seen[0].moments[0].sensors.time == pytest.approx(4.0)
@@ -174,7 +176,9 @@ def test_torques_of_every_motor_step_are_reported():
 
 def test_the_report_knows_better_than_late_sensors(g1_file, monkeypatch):
     seen = []
-    monkeypatch.setattr("flashsac.deploy.deploy.report.summarise", lambda episode, torques: seen.append(episode) or {})
+    monkeypatch.setattr(
+        "flashsac.deploy.deployment.report.summarise", lambda episode, torques: seen.append(episode) or {}
+    )
     deploy(g1_file, DeployOptions(seconds=0.2, world=World(observation_delay=1.0), safety=SafetyLimits(tilt=3.1)))
     first, *_, last = [moment.sensors for moment in seen[0].moments]
     assert last.time == pytest.approx(first.time + 0.18)
@@ -231,10 +235,12 @@ def test_bad_requests(g1_file, tmp_path):
 
 def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
     robot = MujocoRobot(ROBOT)
-    monkeypatch.setattr("flashsac.deploy.deploy._unitree", lambda *_: robot)
-    monkeypatch.setattr("flashsac.deploy.deploy.check_blind", lambda described: None)  # this one feels its velocity
+    monkeypatch.setattr("flashsac.deploy.deployment._unitree", lambda *_: robot)
+    monkeypatch.setattr("flashsac.deploy.deployment.check_blind", lambda described: None)  # this one feels its velocity
     seen = []
-    monkeypatch.setattr("flashsac.deploy.deploy.report.summarise", lambda episode, torques: seen.append(episode) or {})
+    monkeypatch.setattr(
+        "flashsac.deploy.deployment.report.summarise", lambda episode, torques: seen.append(episode) or {}
+    )
     anywhere = SafetyLimits(tilt=3.1)
     ours, terminal = pty.openpty()
     with os.fdopen(terminal) as stdin:
@@ -268,9 +274,11 @@ def test_a_real_robot_follows_its_remote(g1_file, monkeypatch, capsys):
         threading.Thread(target=tell, daemon=True).start()
         return MujocoRobot(ROBOT)
 
-    monkeypatch.setattr("flashsac.deploy.deploy._unitree", unitree)
-    monkeypatch.setattr("flashsac.deploy.deploy.check_blind", lambda described: None)
-    monkeypatch.setattr("flashsac.deploy.deploy.report.summarise", lambda episode, torques: seen.append(episode) or {})
+    monkeypatch.setattr("flashsac.deploy.deployment._unitree", unitree)
+    monkeypatch.setattr("flashsac.deploy.deployment.check_blind", lambda described: None)
+    monkeypatch.setattr(
+        "flashsac.deploy.deployment.report.summarise", lambda episode, torques: seen.append(episode) or {}
+    )
     patient = SafetyLimits(tilt=3.1, command_zero=5.0, command_stop=9.0, late=10.0)  # a busy machine lets threads wait
     try:
         deploy(g1_file, DeployOptions(robot="unitree", commands="remote", seconds=0.5, stand=0.0, safety=patient))
@@ -367,12 +375,14 @@ def dead_source(monkeypatch):
             time.sleep(0.01)
         return stream
 
-    monkeypatch.setattr("flashsac.deploy.deploy.make_commands", make)
+    monkeypatch.setattr("flashsac.deploy.deployment.make_commands", make)
 
 
 def test_a_dead_source_touches_no_robot(g1_file, monkeypatch, dead_source):
-    monkeypatch.setattr("flashsac.deploy.deploy.check_blind", lambda described: None)
-    monkeypatch.setattr("flashsac.deploy.deploy._unitree", lambda described, options: pytest.fail("it was taken over"))
+    monkeypatch.setattr("flashsac.deploy.deployment.check_blind", lambda described: None)
+    monkeypatch.setattr(
+        "flashsac.deploy.deployment._unitree", lambda described, options: pytest.fail("it was taken over")
+    )
     with pytest.raises(FlashSACError, match="source of commands ended. The robot was not touched"):
         deploy(g1_file, DeployOptions(robot="unitree", commands="stdin"))
 

@@ -13,9 +13,8 @@ from flashsac.deploy.interface import Sensors, gravity_in_base
 from flashsac.deploy.mujoco_robot import MujocoRobot, World
 from flashsac.deploy.observation import Observer
 from flashsac.errors import FlashSACError
-from flashsac.robot.g1 import G1
-from flashsac.robot.g1_limits import G1_LIMITS
-from flashsac.robot.playground import G1_JOYSTICK as ROBOT
+from flashsac.robots.g1 import G1, G1_LIMITS
+from flashsac.robots.playground import G1_JOYSTICK as ROBOT
 
 STEPS = 6
 DEFAULT = np.array([joint.default for joint in ROBOT.joints])

@@ -15,7 +15,7 @@ from flashsac.deploy.mujoco_robot import pd_torque
 from flashsac.deploy.report import summarise, table
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping, tilt_of
 from flashsac.errors import FlashSACError
-from flashsac.robot.description import Joint, Limits, Robot, Term
+from flashsac.robots.description import Joint, Limits, Robot, Term
 from tests.deploy.fake_robots import Puppet
 
 TWO = Robot(

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from flashsac.deploy.commands import Fixed
-from flashsac.deploy.deploy import DeployOptions, _unitree
+from flashsac.deploy.deployment import DeployOptions, _unitree
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
 from flashsac.deploy.unitree import UnitreeRobot
 from flashsac.deploy.unitree_remote import L2, A, Sticks
 from flashsac.errors import FlashSACError
-from flashsac.robot.playground import G1_JOYSTICK
+from flashsac.robots.playground import G1_JOYSTICK
 from tests.deploy.fake_robots import BLIND_G1, FakeG1, Puppet, install, remote
 
 DEFAULT = np.array([joint.default for joint in BLIND_G1.joints])

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import BadSimulation, FlashSACError, MissingExtra, UnknownTask, UnsupportedSpace
 from flashsac.sims import registry
+from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
 from flashsac.sims.engines import ENGINES
 from flashsac.sims.registry import make_env
-from flashsac.sims.tasks import tasks
 from tests import toy_envs
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.sims.base import Unsaved
 from flashsac.sims.check import _check_saving, _rollout
 from flashsac.sims.registry import make_env

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
+from flashsac.sims.catalog import tasks
 from flashsac.sims.registry import make_env
-from flashsac.sims.tasks import tasks
 from flashsac.types import EnvSpec
 
 EPISODES, LIMIT = 24, 80

@@ -13,16 +13,16 @@ import torch
 pytest.importorskip("genesis")
 
 import flashsac
-from flashsac.checkpoint import flatten, unflatten
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, RenderError, UnknownTask
-from flashsac.logging import read_metrics
+from flashsac.runs.checkpoint import flatten, unflatten
+from flashsac.runs.metrics import read_metrics
+from flashsac.sims.adapters.genesis import make_genesis
+from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
 from flashsac.sims.engines import Options
-from flashsac.sims.genesis import make_genesis
-from flashsac.sims.genesis_go2 import ACTION_LIMIT
 from flashsac.sims.registry import make_env
-from flashsac.sims.tasks import tasks
+from flashsac.tasks.genesis.go2 import ACTION_LIMIT
 from tests.helpers import TINY
 
 NAMES = ["go2-walk_easy", "go2-walk", "panda-grasp"]
@@ -301,7 +301,9 @@ def test_one_device_in_a_process(make):
 
 def test_torch_can_still_compile():
     """Whatever was imported first: in a process of its own."""
-    code = "from flashsac.sims.genesis import initialised; initialised('cpu'); import torch.utils.cpp_extension"
+    code = (
+        "from flashsac.sims.adapters.genesis import initialised; initialised('cpu'); import torch.utils.cpp_extension"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import MissingExtra, UnknownTask
 from flashsac.sims import registry
+from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
 from flashsac.sims.registry import make_env
-from flashsac.sims.tasks import tasks
 
 TASKS = [task for task in tasks().values() if task.suite == "humanoidbench"]
 

@@ -12,14 +12,15 @@ import torch
 from gymnasium.spaces import Box, Dict
 
 import flashsac
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, RenderError, UnknownTask, UnsupportedSpace
-from flashsac.logging import read_metrics
-from flashsac.sims import isaaclab, registry
+from flashsac.runs.metrics import read_metrics
+from flashsac.sims import registry
+from flashsac.sims.adapters import isaaclab
+from flashsac.sims.adapters.isaaclab import IsaacLabVecEnv
+from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
-from flashsac.sims.isaaclab import IsaacLabVecEnv
 from flashsac.sims.registry import make_env, must_evaluate_apart
-from flashsac.sims.tasks import tasks
 from tests.helpers import ROOT, TINY
 from tests.sims import fakes
 

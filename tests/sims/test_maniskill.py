@@ -11,15 +11,15 @@ import torch
 
 pytest.importorskip("mani_skill")
 
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, UnknownTask
-from flashsac.logging import read_metrics
+from flashsac.runs.metrics import read_metrics
+from flashsac.sims.adapters.maniskill import BatchedManiSkill, ManiSkillEnv
+from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
 from flashsac.sims.engines import Options
-from flashsac.sims.maniskill import BatchedManiSkill, ManiSkillEnv
 from flashsac.sims.registry import make_env
-from flashsac.sims.tasks import tasks
-from flashsac.sims.workers import WorkerVecEnv
+from flashsac.sims.vector.workers import WorkerVecEnv
 from tests.helpers import environment, tiny_run
 
 OURS = [task for task in tasks().values() if task.suite == "maniskill"]

@@ -12,12 +12,12 @@ import torch
 
 pytest.importorskip("mjlab")
 
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, RenderError, UnknownTask, UnsupportedSpace
+from flashsac.sims.adapters.mjlab import MjlabVecEnv
+from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
-from flashsac.sims.mjlab import MjlabVecEnv
 from flashsac.sims.registry import make_env
-from flashsac.sims.tasks import tasks
 
 CARTPOLE = "mjlab:Mjlab-Cartpole-Swingup"
 GROUPS = {"actor": ("actor",), "critic": ("critic",)}

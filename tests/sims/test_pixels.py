@@ -11,14 +11,14 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import BadSimulation, FlashSACError, RenderError, UnsupportedSpace
-from flashsac.sims import gl
+from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
-from flashsac.sims.frames import FrameStack, channels_first
 from flashsac.sims.registry import make_env
-from flashsac.sims.tasks import tasks
-from flashsac.sims.workers import WorkerVecEnv
+from flashsac.sims.vector.frames import FrameStack, channels_first
+from flashsac.sims.vector.workers import WorkerVecEnv
+from flashsac.system import gl
 from flashsac.types import Pixels
 from tests import toy_envs
 
@@ -205,7 +205,8 @@ def test_every_task_of_dm_control_is_there():
 def test_every_domain_of_dm_control_has_a_camera():
     """All domains load and draw, in one process of its own so that memory is given back."""
     code = (
-        "from flashsac.config import EnvConfig; from flashsac.sims.registry import make_env; from flashsac.sims.tasks import tasks\n"
+        "from flashsac.config.schema import EnvConfig\n"
+        "from flashsac.sims.registry import make_env; from flashsac.sims.catalog import tasks\n"
         "seen = set()\n"
         "for task in tasks().values():\n"
         "    domain = task.name.split('-')[0]\n"

@@ -16,13 +16,13 @@ from mujoco_playground import registry as playground_registry
 from mujoco_playground._src import mjx_env
 from mujoco_playground._src.dm_control_suite import pendulum
 
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, RenderError
+from flashsac.sims.adapters.playground import make_playground
+from flashsac.sims.catalog import Task, tasks
 from flashsac.sims.check import check_env
 from flashsac.sims.engines import Options
-from flashsac.sims.playground import make_playground
 from flashsac.sims.registry import make_env
-from flashsac.sims.tasks import Task, tasks
 
 TASKS = [task for task in tasks().values() if task.suite == "playground" and "jax" in task.engines]
 LIMIT, NUM_ENVS = 15, 3

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import flashsac
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import UnsupportedSpace
-from flashsac.logging import read_metrics
+from flashsac.runs.metrics import read_metrics
+from flashsac.sims.adapters.rsl_rl import RslRlVecEnv
 from flashsac.sims.check import check_env
 from flashsac.sims.registry import environments_in, make_env
-from flashsac.sims.rsl_rl import RslRlVecEnv
 from tests import toy_envs
 
 SHORT: dict = dict(

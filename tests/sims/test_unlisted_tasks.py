@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from flashsac.errors import FlashSACError, UnknownTask, UnsupportedSpace
+from flashsac.sims.adapters.maniskill import _registered
+from flashsac.sims.adapters.mjlab import _check_trainable
+from flashsac.sims.catalog import SUITES, check_task, find_task, tasks
 from flashsac.sims.engines import ENGINES
-from flashsac.sims.maniskill import _registered
-from flashsac.sims.mjlab import _check_trainable
-from flashsac.sims.tasks import SUITES, check_task, find_task, tasks
 
 
 @pytest.mark.parametrize("suite", [name for name, suite in SUITES.items() if suite.has_more])

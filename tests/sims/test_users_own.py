@@ -8,7 +8,7 @@ import torch
 from gymnasium.wrappers import TimeLimit
 
 import flashsac
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import BadSimulation, FlashSACError, MissingExtra, UnsupportedSpace
 from flashsac.sims import registry
 from flashsac.sims.check import check_env

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import flashsac
-from flashsac.config import EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.check import check_env

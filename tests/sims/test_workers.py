@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from flashsac.errors import BadSimulation, MissingExtra
-from flashsac.sims import workers as workers_module
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.check import check_env
-from flashsac.sims.sequential import SequentialVecEnv
-from flashsac.sims.workers import WorkerVecEnv
+from flashsac.sims.vector import workers as workers_module
+from flashsac.sims.vector.sequential import SequentialVecEnv
+from flashsac.sims.vector.workers import WorkerVecEnv
 from tests.helpers import environment, wait_until
 from tests.sims.worker_envs import DescribedPoint, Faulty, Threads, broken_on_making, cannot_be_made
 
@@ -203,7 +203,7 @@ def test_workers_ignore_the_signals_that_stop_a_run(make):
 
 SCRIPT = """
 import sys, time, functools, torch
-from flashsac.sims.workers import WorkerVecEnv
+from flashsac.sims.vector.workers import WorkerVecEnv
 from tests.sims.worker_envs import Faulty
 
 env = WorkerVecEnv(functools.partial(Faulty, sys.argv[1]), 2)

@@ -1,0 +1,1 @@
+"""The FlashSAC algorithm. It knows no simulator, file or log."""

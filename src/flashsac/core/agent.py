@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from flashsac.config import AgentConfig
+from flashsac.config.schema import AgentConfig
 from flashsac.core.exploration import RepeatedNoise
 from flashsac.core.optimizer import adam_rates
 from flashsac.core.replay import Replay, sent
@@ -112,7 +112,7 @@ class Agent:
         self.reward_scale.restart()
 
     def state_dict(self) -> dict:
-        """Everything but the replay's contents, which are saved piecewise (checkpoint.py)."""
+        """Everything but the replay's contents, which are saved piecewise (runs/checkpoint.py)."""
         return {
             "learner": self.learner.state_dict(),
             "noise": self.noise.state_dict(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flashsac.config import AgentConfig
+from flashsac.config.schema import AgentConfig
 from flashsac.errors import FlashSACError
 from flashsac.types import Batch, EnvSpec, Mirror, Obs
 
@@ -89,7 +89,7 @@ def make_transform(
         if unknown:
             raise FlashSACError(
                 "--agent.symmetry needs to know how this robot looks in a mirror, but the task does not say so for "
-                f"{', '.join(unknown)}. Leave it off, or say it: EnvSpec.mirrors; robot/symmetry.py builds them from joint names."
+                f"{', '.join(unknown)}. Leave it off, or say it: EnvSpec.mirrors; tasks/symmetry.py builds them from joint names."
             )
         return RandomMirror(spec.mirrors, device)
     if not (spec.pixels and config.image_shift):

@@ -9,17 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from flashsac.config import AgentConfig
+from flashsac.config.schema import AgentConfig
 from flashsac.core import losses
-from flashsac.core.encoders import Features, make_encoder
-from flashsac.core.networks import (
-    Actor,
-    Critic,
-    cross_batch,
-    keep_weights,
-    project_weights,
-    separate_batch,
-)
+from flashsac.core.encoders.build import make_encoder
+from flashsac.core.encoders.state import Features
+from flashsac.core.networks import Actor, Critic, cross_batch, keep_weights, project_weights, separate_batch
 from flashsac.core.optimizer import Adam
 from flashsac.core.transforms import make_transform
 from flashsac.types import Batch, EnvSpec, Obs

@@ -1,1 +1,1 @@
-"""From a run to the robot: export, and the loop that runs an exported policy. Only `export` may import torch."""
+"""The loop that runs an exported policy on a robot. No torch."""

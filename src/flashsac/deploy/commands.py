@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 
 from flashsac.errors import FlashSACError
-from flashsac.robot.description import Range
+from flashsac.robots.description import Range
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from flashsac.deploy.mujoco_robot import MujocoRobot
 from flashsac.errors import RenderError
-from flashsac.sims.gl import GL_HINT
+from flashsac.system.gl import GL_HINT
 
 SIZE = 480
 FPS = 25

@@ -13,7 +13,7 @@ from flashsac.deploy.commands import Commands
 from flashsac.deploy.interface import RobotInterface, Sensors
 from flashsac.deploy.observation import Observer
 from flashsac.deploy.safety import Safety
-from flashsac.robot.description import Robot
+from flashsac.robots.description import Robot
 
 BY_HAND = "by hand"
 

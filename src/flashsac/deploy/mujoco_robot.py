@@ -13,7 +13,7 @@ import numpy as np
 from flashsac.deploy.interface import Sensors
 from flashsac.deploy.safety import joint_limits, stop_damping
 from flashsac.errors import FlashSACError, MissingExtra
-from flashsac.robot.description import Robot
+from flashsac.robots.description import Robot
 
 LONGEST_STEP = 0.002
 """Seconds; a longer motor period is simulated in several steps."""

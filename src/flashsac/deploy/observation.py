@@ -8,7 +8,7 @@ import numpy as np
 
 from flashsac.deploy.interface import Sensors, gravity_in_base
 from flashsac.errors import FlashSACError
-from flashsac.robot.description import Robot
+from flashsac.robots.description import Robot
 
 
 def check_blind(robot: Robot) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from flashsac.errors import FlashSACError, MissingExtra
-from flashsac.robot.description import Robot
+from flashsac.robots.description import Robot
 
 FORMAT = 2
 KEY = "flashsac"
@@ -122,7 +122,7 @@ class OnnxPolicy:
         if robot is None:
             raise FlashSACError(
                 f"this policy for {self.info.task} names no robot, so it cannot be deployed; it can be called. Robots of tasks are "
-                "listed in flashsac/robot/known.py."
+                "listed in flashsac/robots/catalog.py."
             )
         shapes = {name: list(shape) for name, shape in robot.shapes().items()}
         if self.info.observations != shapes:

@@ -9,7 +9,7 @@ import numpy as np
 from flashsac.deploy.commands import Command
 from flashsac.deploy.interface import Sensors, gravity_in_base
 from flashsac.errors import FlashSACError
-from flashsac.robot.description import Limits, Robot
+from flashsac.robots.description import Limits, Robot
 
 
 @dataclasses.dataclass(frozen=True)

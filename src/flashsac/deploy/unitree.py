@@ -16,8 +16,8 @@ from flashsac.deploy.observation import check_blind
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
 from flashsac.deploy.unitree_remote import Sticks, stop_pressed
 from flashsac.errors import FlashSACError, MissingExtra
-from flashsac.robot.description import Robot
-from flashsac.robot.g1 import JOINTS
+from flashsac.robots.description import Robot
+from flashsac.robots.g1 import JOINTS
 
 MOTORS = tuple(joint.name for joint in JOINTS)
 """In the order of the SDK's messages (29 motors)."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from flashsac.deploy.commands import Command
-from flashsac.robot.description import Range
+from flashsac.robots.description import Range
 
 L1, SELECT, L2, A, B = 1 << 1, 1 << 3, 1 << 5, 1 << 8, 1 << 9
 """Keys, as bits of the second two bytes."""

@@ -1,1 +1,1 @@
-"""Experiments: what is done with many runs."""
+"""Curves and comparisons of finished runs."""

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from flashsac.errors import FlashSACError
-from flashsac.logging import read_metrics
-from flashsac.run import read_task_and_seed
-from flashsac.sims.pixels import ACTION_REPEAT
-from flashsac.sims.tasks import tasks
+from flashsac.runs.directory import read_task_and_seed
+from flashsac.runs.metrics import read_metrics
+from flashsac.sims.adapters.pixels import ACTION_REPEAT
+from flashsac.sims.catalog import tasks
 
 BOOTSTRAPS = 2000
 LABEL = "flashsac"

@@ -1,1 +1,1 @@
-"""Simulators. `make_env` turns a task name into a `VecEnv`; nothing outside this folder knows which simulator runs."""
+"""Simulators: the contract, the catalog of tasks, and the way from a task's name to its environments."""

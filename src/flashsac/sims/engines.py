@@ -8,8 +8,8 @@ import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flashsac.config import EngineName
-from flashsac.sims.tasks import Task
+from flashsac.config.schema import EngineName
+from flashsac.sims.catalog import Task
 
 if TYPE_CHECKING:
     from flashsac.sims.base import VecEnv
@@ -59,7 +59,7 @@ class Engine:
 
 
 def _envpool(task: Task, options: Options) -> VecEnv:
-    from flashsac.sims.envpool import EnvPoolVecEnv
+    from flashsac.sims.adapters.envpool import EnvPoolVecEnv
 
     prefix = {"playground": "MuJoCoPlayground/", "myosuite": "MyoSuite/", "metaworld": "MetaWorld/"}
     env_id = prefix.get(task.suite, "") + task.own_id
@@ -82,7 +82,7 @@ def _envpool(task: Task, options: Options) -> VecEnv:
 def _gymnasium(task: Task, options: Options) -> VecEnv:
     if task.suite == "metaworld":
         return _from("metaworld", "make_metaworld")(task, options)
-    from flashsac.sims.gymnasium import make_gymnasium
+    from flashsac.sims.adapters.gymnasium import make_gymnasium
 
     # These register their environments when they are imported.
     package = ENGINES["gymnasium"].packages[task.suite].module if task.suite not in ("gym", "mujoco") else None
@@ -97,7 +97,7 @@ def _gymnasium(task: Task, options: Options) -> VecEnv:
 
 
 def _dm_control(task: Task, options: Options) -> VecEnv:
-    from flashsac.sims.dmc import make_dmc
+    from flashsac.sims.adapters.dmc import make_dmc
 
     domain, name = task.name.split("-")
     return make_dmc(domain, name, options.num_envs, max_episode_steps=options.max_episode_steps, render=options.render)

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from flashsac.config import EngineName, EnvConfig
+from flashsac.config.schema import EngineName, EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, NotEnoughMemory, UnknownTask, UnsupportedSpace
-from flashsac.memory import available_memory, size_text
+from flashsac.sims.catalog import Task, check_task, find_task, suite_of, unknown_task
 from flashsac.sims.engines import ENGINES, Options
-from flashsac.sims.tasks import Task, check_task, find_task, suite_of, unknown_task
+from flashsac.system.memory import available_memory, size_text
 
 if TYPE_CHECKING:
     from flashsac.sims.base import VecEnv
@@ -33,7 +33,7 @@ def make_env(
     task: str | Callable[[], Any] | Any, config: EnvConfig, *, render: bool = False, device: str = "cpu"
 ) -> VecEnv:
     """Environments for a task name, for a factory (of one or of many), or for an object that is an environment."""
-    from flashsac.sims.views import viewed
+    from flashsac.sims.vector.views import viewed
 
     name = task if isinstance(task, str) else str(getattr(task, "__name__", type(task).__name__))
     return viewed(_make(task, config, render, device), config, name)
@@ -59,7 +59,7 @@ def _make(task: Any, config: EnvConfig, render: bool, device: str) -> VecEnv:
         raise FlashSACError(f"--env.options are for EnvPool and Genesis, but {task} runs on {engine}.")
     env = ENGINES[engine].make(known, options)
     if suite == "playground":
-        from flashsac.robot.joystick import described
+        from flashsac.tasks.joystick import described
 
         env.spec = described(env.spec, known.name)
     return env
@@ -126,7 +126,7 @@ def must_evaluate_apart(task: Any, config: EnvConfig) -> bool:
 def _registered_with_gymnasium(task: str, options: Options) -> VecEnv:
     import gymnasium
 
-    from flashsac.sims.gymnasium import make_gymnasium
+    from flashsac.sims.adapters.gymnasium import make_gymnasium
 
     env_id = task.split(":", 1)[1]
     package, _, name = env_id.rpartition(":")
@@ -187,9 +187,9 @@ def _import_factory(task: str) -> Callable[[], Any]:
 def _users_own(source: Any, config: EnvConfig, *, name: str | None = None, render: bool = False) -> VecEnv:
     from gymnasium.vector import VectorEnv
 
-    from flashsac.sims.gymnasium import from_factory, with_arguments
-    from flashsac.sims.rsl_rl import RslRlVecEnv, speaks_rsl_rl
-    from flashsac.sims.sequential import starting_with
+    from flashsac.sims.adapters.gymnasium import from_factory, with_arguments
+    from flashsac.sims.adapters.rsl_rl import RslRlVecEnv, speaks_rsl_rl
+    from flashsac.sims.vector.sequential import starting_with
     from flashsac.types import EnvSpec
 
     name = name or str(getattr(source, "__name__", type(source).__name__))
@@ -237,7 +237,7 @@ def is_only_one(task: Any) -> bool:
     """True for an object of which there can be no second: rsl_rl's environments, simulator and all, in use by training."""
     if isinstance(task, str) or callable(task):
         return False
-    from flashsac.sims.rsl_rl import speaks_rsl_rl
+    from flashsac.sims.adapters.rsl_rl import speaks_rsl_rl
 
     return speaks_rsl_rl(task)
 

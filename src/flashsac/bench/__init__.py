@@ -1,0 +1,1 @@
+"""`flashsac bench`: where time and memory go on this machine."""

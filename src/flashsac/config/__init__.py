@@ -1,0 +1,1 @@
+"""All settings: their schema, checks and presets. Standard library only."""

@@ -1,0 +1,188 @@
+"""All settings, as frozen dataclasses. The docstring under a field is its help text on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+EngineName = Literal[
+    "envpool", "gymnasium", "dm_control", "jax", "genesis", "maniskill", "mjlab", "isaaclab", "humanoidbench", "pixels"
+]
+PresetName = Literal["parallel", "single", "vision", "laptop"]
+Precision = Literal["fp32", "bf16", "fp16"]
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentConfig:
+    """The algorithm. Defaults are the paper's; `--preset` sets what differs by regime."""
+
+    batch_size: int = 2048
+    """Transitions per update."""
+    updates_per_transition: float = 2 / 1024
+    """Update-to-data ratio. It counts transitions, so the number of environments does not change it."""
+    warmup: int = 100_000
+    """Transitions collected with uniformly random actions before the first update."""
+    discount: float = 0.99
+    """Discount factor; tasks bring their own."""
+    n_step: int = 1
+    """Length of the return before bootstrapping."""
+
+    actor_width: int = 128
+    """Hidden width of the actor."""
+    critic_width: int = 256
+    """Hidden width of each critic."""
+    blocks: int = 2
+    """Inverted residual blocks in each network."""
+    critics: int = 2
+    """Size of the critic ensemble."""
+    residual: bool = True
+    """Add each block's input to its output (off: ablation)."""
+    batch_norm: bool = True
+    """BatchNorm before each nonlinearity and on the inputs (off: ablation)."""
+    rms_norm: bool = True
+    """RMSNorm before the heads (off: ablation)."""
+    weight_projection: bool = True
+    """Project weights to unit norm after each step (off: ablation)."""
+    cross_batch: bool = True
+    """Current and next states in one critic pass, so that both share BatchNorm statistics (off: ablation)."""
+
+    image_channels: int = 32
+    """Channels of each convolution."""
+    image_features: int = 50
+    """Numbers that the encoder makes of a stack of images."""
+    image_shift: int = 4
+    """Random shift of images in training, up to so many pixels; 0 turns it off."""
+
+    symmetry: bool = False
+    """Show half of every batch in a mirror, left and right exchanged; for robots that say how."""
+    context_latent: int = 16
+    """Numbers beside the velocity that the context estimator makes of the history (--env.history)."""
+
+    value: Literal["categorical", "scalar"] = "categorical"
+    """A distribution over returns trained by cross-entropy, or one number by squared error (ablation)."""
+    reward_scaling: bool = True
+    """Divide rewards by the running spread of returns (off: ablation)."""
+    value_max: float = 5.0
+    """The categorical support is [-value_max, value_max]."""
+    atoms: int = 101
+    """Atoms of the categorical critic."""
+
+    learning_rate: float = 3e-4
+    """Adam's learning rate at the start."""
+    learning_rate_end: float = 1.5e-4
+    """... and at the end of its cosine decay over the run."""
+    target_rate: float = 0.01
+    """Step of the target critic towards the critic, per update."""
+    actor_delay: int = 2
+    """Critic updates per actor update."""
+    initial_temperature: float = 0.01
+    """Entropy weight at the start."""
+    target_std: float = 0.15
+    """Action standard deviation that defines the entropy target, the same for every robot."""
+    noise_max_repeat: int = 16
+    """Longest run of steps with the same exploration noise; 1 turns noise repetition off."""
+    noise_exponent: float = 2.0
+    """Repetition lengths k have probability proportional to k^-exponent."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvConfig:
+    """The simulator."""
+
+    num_envs: int = 1024
+    """Environments stepped together."""
+    engine: EngineName | Literal["auto"] = "auto"
+    """Which implementation simulates the task; auto takes the fast one, or with one environment Gymnasium or dm_control, which resume
+    exactly."""
+    max_episode_steps: int | None = None
+    """Cut episodes after this many steps (default: the task's own limit)."""
+    overlap: bool = True
+    """Simulate one step while learning from those before it, where the simulator runs beside us (EnvPool, ManiSkill, images)."""
+    image_size: int = 84
+    """Height and width of what dmc-vision draws; other images keep their size."""
+    frame_stack: int = 3
+    """Frames in one observation, where there are images."""
+    with_state: bool = False
+    """In dmc-vision, the state vector beside the images."""
+    history: int = 0
+    """Show the actor so many of its last observations too, through a context estimator that learns to tell the base's velocity from
+    them; for tasks that name that velocity."""
+    privileged: bool = True
+    """Show the critic what only simulation knows, where a task offers it."""
+    blind: bool = False
+    """Hide the base's linear velocity from the actor, as robots without an estimator do; for Playground's joystick tasks."""
+    options: tuple[str, ...] = ()
+    """Settings of the simulator's own, as name=value: in EnvPool's Playground reward scales, noise, pushes, commands; in
+    Genesis how Go2 starts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayConfig:
+    """The replay buffer."""
+
+    capacity: int = 10_000_000
+    """Transitions kept."""
+    storage: Literal["auto", "ram", "disk", "device"] = "auto"
+    """Where: main memory, memory-mapped files in the run directory (may exceed memory), or the accelerator; auto takes main memory
+    where it fits, else files."""
+    obs_dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    """Storage type of observations; half precision halves what they take."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalConfig:
+    """Evaluation during training: own environments, deterministic policy."""
+
+    every: int | None = None
+    """Transitions between evaluations (default: a twentieth of the run); 0 turns evaluation off."""
+    episodes: int = 10
+    """Episodes per evaluation."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """One training run."""
+
+    steps: int = 50_000_000
+    """Transitions to collect in all."""
+    seed: int = 0
+    """Seed of everything random."""
+    run_dir: str | None = None
+    """Where the run is written (default: runs/TASK/DATE-seed)."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, ..."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Type of the matrix products; auto measures which is fastest on this device. All else is fp32."""
+    compile: Literal["on", "off"] = "on"
+    """Compile acting and learning. Needs a C++ compiler; without one it says so and runs uncompiled."""
+    log_every: int | None = None
+    """Transitions between rows of metrics.csv (default: a two-hundredth of the run)."""
+    checkpoint_every: int | None = None
+    """Transitions between checkpoints (default: a tenth of the run); 0 saves only at the end."""
+    keep_checkpoints: int = 2
+    """How many of the newest checkpoints are kept, besides the best."""
+    video: bool = True
+    """Record a video of the trained policy at the end."""
+    wandb: str | None = None
+    """Weights & Biases project to log to (needs the wandb extra)."""
+    max_invalid: float = 0.01
+    """Stop when more than this share of the transitions held NaN or Inf; the first thousand are judged as a whole."""
+
+    agent: AgentConfig = dataclasses.field(default_factory=AgentConfig)
+    env: EnvConfig = dataclasses.field(default_factory=EnvConfig)
+    replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
+    eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
+
+
+def to_dict(config: TrainConfig) -> dict:
+    """Plain JSON-able form."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(values: dict) -> TrainConfig:
+    """The inverse of `to_dict`; unknown keys raise, so that a file from another version is noticed."""
+    nested = {"agent": AgentConfig, "env": EnvConfig, "replay": ReplayConfig, "eval": EvalConfig}
+    env = values.get("env", {})
+    values = values | {"env": env | {"options": tuple(env.get("options", ()))}}  # JSON knows no tuples
+    built = {key: nested[key](**value) if key in nested else value for key, value in values.items()}
+    return TrainConfig(**built)

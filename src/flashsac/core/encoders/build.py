@@ -1,0 +1,19 @@
+"""Which encoder an environment's observations need."""
+
+from __future__ import annotations
+
+import torch
+
+from flashsac.config.schema import AgentConfig
+from flashsac.core.encoders.context import ContextEncoder
+from flashsac.core.encoders.pixels import PixelEncoder
+from flashsac.core.encoders.state import StateEncoder
+from flashsac.types import EnvSpec
+
+Encoder = StateEncoder | PixelEncoder
+
+
+def make_encoder(spec: EnvSpec, config: AgentConfig, dtype: torch.dtype) -> Encoder:
+    if spec.pixels:
+        return PixelEncoder(spec, config, dtype)
+    return ContextEncoder(spec, config) if spec.history else StateEncoder(spec)

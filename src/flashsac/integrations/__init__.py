@@ -1,0 +1,1 @@
+"""FlashSAC inside other people's programs."""

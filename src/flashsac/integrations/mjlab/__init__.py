@@ -1,0 +1,1 @@
+"""FlashSAC as a runner of mjlab."""

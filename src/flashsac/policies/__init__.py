@@ -1,0 +1,1 @@
+"""Trained policies: files, evaluation, video, export."""

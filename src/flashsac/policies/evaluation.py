@@ -1,0 +1,100 @@
+"""Evaluation: environments of its own, deterministic policy, the same episodes every time."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flashsac.config.schema import EnvConfig
+from flashsac.errors import EvaluationAbandoned, FlashSACError
+from flashsac.policies.policy import Policy
+from flashsac.sims.registry import make_env
+from flashsac.types import Obs
+
+MAX_PARALLEL = 16
+MAX_STEPS = 10_000
+"""An episode without an end of its own is cut here."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """One number per episode; success is NaN where the simulator did not speak of it."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    successes: np.ndarray
+
+    def summary(self) -> dict[str, float]:
+        out = {"eval_return": float(self.returns.mean()), "eval_length": float(self.lengths.mean())}
+        if np.isfinite(self.successes).any():
+            # Some simulators speak of success only when there is one, and none does in an episode that broke off.
+            out["eval_success"] = float(np.nan_to_num(self.successes).mean())
+        return out
+
+    def write_csv(self, path: Path, task: str) -> None:
+        """A row an episode; `task` with the settings it was judged in."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("task", "episode", "return", "length", "success"))
+            for i, (total, length, success) in enumerate(zip(self.returns, self.lengths, self.successes, strict=True)):
+                writer.writerow(
+                    (task, i, f"{total:.6g}", f"{length:.0f}", "" if math.isnan(success) else f"{success:g}")
+                )
+
+
+class Evaluator:
+    """Runs episodes in parallel; each environment has its quota, so that short episodes are not favoured."""
+
+    def __init__(self, task: Any, config: EnvConfig, episodes: int, seed: int, *, device: str = "cpu"):
+        if episodes < 1:
+            raise FlashSACError(f"--episodes must be at least 1, not {episodes}.")
+        self.episodes, self.seed, self._abandoned = episodes, seed, False
+        num_envs = math.ceil(episodes / math.ceil(episodes / MAX_PARALLEL))
+        # Nobody learns meanwhile, so environments need no processes of their own.
+        self.env = make_env(task, dataclasses.replace(config, num_envs=num_envs, overlap=False), device=device)
+        # By how many there are, which an environment of the user's own may decide by itself.
+        self.quota = math.ceil(episodes / self.env.spec.num_envs)
+
+    def judge(self, policy: Policy) -> Evaluation:
+        return self.run(policy.act)
+
+    def abandon(self) -> None:
+        """From a signal handler: no more evaluations, and the one that is running ends without a result."""
+        self._abandoned = True
+
+    def run(self, act: Callable[[Obs], Tensor]) -> Evaluation:
+        num_envs = self.env.spec.num_envs
+        returns, lengths = torch.zeros(num_envs), torch.zeros(num_envs)
+        success = torch.full((num_envs,), float("nan"))
+        finished: list[list[tuple[float, float, float]]] = [[] for _ in range(num_envs)]
+        obs = self.env.reset(self.seed)
+        while any(len(done) < self.quota for done in finished):
+            if self._abandoned:
+                raise EvaluationAbandoned("told to stop")
+            step = self.env.step(act(obs))
+            obs = step.obs
+            returns += torch.where(step.valid, step.reward, 0.0).cpu()
+            lengths += 1
+            if "success" in step.info:
+                # Success at any time of the episode counts, as in the paper's benchmarks.
+                now = torch.as_tensor(step.info["success"], dtype=torch.float32, device="cpu")
+                success = torch.fmax(success, now)
+            over = (step.terminated | step.truncated | ~step.valid).cpu() | (lengths >= MAX_STEPS)
+            for i in over.nonzero()[:, 0].tolist():
+                if len(finished[i]) < self.quota:
+                    finished[i].append((returns[i].item(), lengths[i].item(), success[i].item()))
+            returns[over], lengths[over], success[over] = 0.0, 0.0, float("nan")
+        episodes = np.array([episode for done in zip(*finished, strict=True) for episode in done])[: self.episodes]
+        return Evaluation(*episodes.T)
+
+    def close(self) -> None:
+        self.env.close()

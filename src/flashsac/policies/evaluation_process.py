@@ -1,0 +1,187 @@
+"""Evaluation in a process of its own, for simulators that allow only one environment in a process.
+
+Training must not lend its environment: its episodes would be cut and its next transitions would be false. The child is a fresh
+interpreter that makes its own environment once; after that, weights go in and scores come out, as plain bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import IO, Any
+
+import numpy as np
+import torch
+from safetensors.torch import load, save
+
+from flashsac.config.schema import EnvConfig, TrainConfig
+from flashsac.errors import EvaluationAbandoned, EvaluationLost, FlashSACError
+from flashsac.policies.evaluation import Evaluation, Evaluator
+from flashsac.policies.policy import Policy, policy_from
+from flashsac.sims.registry import more_like, must_evaluate_apart
+from flashsac.system.memory import keep_freed_memory
+
+EVAL_SEED = 1_000_003
+"""Added to the run's seed, so that evaluation never repeats training episodes."""
+PATIENCE = 30.0
+"""Seconds a child may take to end when it is told to; simulators can be slow to shut down."""
+
+
+def make_evaluator(task: Any, config: TrainConfig) -> Evaluator | ProcessEvaluator:
+    """Beside the training environment, or in another process where the simulator allows no second one."""
+    settings: dict[str, Any] = dict(
+        config=config.env, episodes=config.eval.episodes, seed=config.seed + EVAL_SEED, device=config.device
+    )
+    if must_evaluate_apart(task, config.env):
+        return ProcessEvaluator(task, **settings)
+    return Evaluator(more_like(task), **settings)
+
+
+@dataclasses.dataclass
+class _Child:
+    process: subprocess.Popen[bytes]
+    requests: IO[bytes]
+    answers: IO[bytes]
+    stderr: IO[bytes]
+
+    def last_line(self) -> str:
+        self.stderr.seek(0)
+        lines = self.stderr.read().decode(errors="replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+
+class ProcessEvaluator:
+    """Like Evaluator; the policy's weights travel. The child starts with the first evaluation."""
+
+    def __init__(self, task: str, config: EnvConfig, episodes: int, seed: int, *, device: str = "cpu"):
+        self._settings = {
+            "task": task,
+            "config": dataclasses.asdict(config),
+            "episodes": episodes,
+            "seed": seed,
+            "device": device,
+            # The same sums in the same order: the child's scores are what this process would have found.
+            "threads": torch.get_num_threads(),
+        }
+        self._child: _Child | None = None
+        self._abandoned = False
+
+    def judge(self, policy: Policy) -> Evaluation:
+        self._child = child = self._child or self._start()
+        if self._abandoned:
+            raise EvaluationAbandoned("told to stop")
+        try:
+            _send(child.requests, json.dumps(policy.meta).encode())
+            _send(child.requests, save(policy.weights()))
+            answer = _receive(child.answers)
+        except BrokenPipeError:
+            answer = None
+        if answer is None:
+            code = self.close()
+            if self._abandoned:
+                raise EvaluationAbandoned("told to stop")
+            raise EvaluationLost(
+                f"the evaluation process for {self._settings['task']} died with code {code}{child.last_line()}\nIf memory ran "
+                "out, evaluate fewer episodes at a time (--eval.episodes); to train without evaluation: --eval.every 0."
+            )
+        content = json.loads(answer)
+        if "error" in content:
+            raise FlashSACError(content["error"])
+        return Evaluation(*(np.array(content[field.name]) for field in dataclasses.fields(Evaluation)))
+
+    def abandon(self) -> None:
+        """As Evaluator's. The child has nothing to save."""
+        self._abandoned = True
+        if self._child is not None:
+            self._child.process.kill()
+
+    def _start(self) -> _Child:
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115 (its content is wanted after the child's end)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flashsac.policies.evaluation_process", json.dumps(self._settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,  # Ctrl-C is for the trainer, which then ends us in order
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        return _Child(process, process.stdin, process.stdout, stderr)
+
+    def close(self) -> int | None:
+        """End the child, if there is one; its exit code."""
+        if self._child is None:
+            return None
+        child, self._child = self._child, None
+        with contextlib.suppress(BrokenPipeError):
+            child.requests.close()  # it ends when there is nothing more to read
+        try:
+            child.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+        child.answers.close()
+        return child.process.wait()
+
+
+def _send(stream: IO[bytes], message: bytes) -> None:
+    stream.write(struct.pack("<Q", len(message)) + message)
+    stream.flush()
+
+
+def _receive(stream: IO[bytes]) -> bytes | None:
+    """None if the other side is gone."""
+    head = stream.read(8)
+    if len(head) < 8:
+        return None
+    (length,) = struct.unpack("<Q", head)
+    message = stream.read(length)
+    return message if len(message) == length else None
+
+
+def serve(settings: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> None:
+    """The child: evaluate every policy that arrives, until the other side is gone."""
+    threading.Thread(target=_die_with, args=(os.getppid(),), daemon=True).start()
+    torch.set_num_threads(settings["threads"])
+    keep_freed_memory()
+    device = settings["device"]
+    evaluator: Evaluator | None = None
+    while (meta_bytes := _receive(requests)) is not None and (weights := _receive(requests)) is not None:
+        policy = policy_from(json.loads(meta_bytes), load(weights), source="the trainer")
+        answer: dict[str, Any]
+        try:
+            if evaluator is None:
+                config = EnvConfig(**settings["config"])
+                evaluator = Evaluator(settings["task"], config, settings["episodes"], settings["seed"], device=device)
+            result = evaluator.judge(policy.to(device))
+            answer = {field.name: getattr(result, field.name).tolist() for field in dataclasses.fields(result)}
+        except FlashSACError as error:
+            answer = {"error": str(error)}
+        _send(answers, json.dumps(answer).encode())
+    if evaluator is not None:
+        evaluator.close()
+
+
+def _die_with(parent: int) -> None:
+    """A trainer that was killed reads no answers: do not go on evaluating, with all the memory that takes."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def main() -> None:
+    # What simulators print must not get between the answers: from here on, stdout is stderr.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(json.loads(sys.argv[1]), sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The policy that evaluated best so far, kept beside the checkpoints."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from flashsac.sims.catalog import tasks
+
+
+class Score(NamedTuple):
+    """What policies are ranked by. Success comes first where the task is judged by it, and is 0 elsewhere."""
+
+    success: float
+    value: float
+    """The evaluated return."""
+
+
+WORST = Score(0.0, -math.inf)
+
+
+class BestPolicy:
+    """checkpoints/best.safetensors, and best.json, which says what it scored."""
+
+    def __init__(self, run_dir: Path, task: str):
+        self.folder = run_dir / "checkpoints"
+        self.score = WORST
+        known = tasks().get(task)
+        self._by_success = known is not None and known.metric == "success"
+
+    def offer(self, step: int, evaluation: dict[str, float], write_policy: Callable[[Path], None]) -> None:
+        """Keep the policy that was just evaluated if it is better than all before."""
+        success = evaluation.get("eval_success", 0.0)
+        score = Score(success if self._by_success else 0.0, evaluation["eval_return"])
+        if not score > self.score:
+            return
+        self.folder.mkdir(exist_ok=True)
+        temporary = self.folder / "best.writing"
+        write_policy(temporary)
+        temporary.rename(self.folder / "best.safetensors")
+        content = {"step": step, "return": score.value} | ({"success": success} if self._by_success else {})
+        (self.folder / "best.json").write_text(json.dumps(content))
+        self.score = score
+
+    def restore(self, saved: float | list[float]) -> None:
+        """The score in a checkpoint, or that of the policy on disk, which may be newer."""
+        # The first checkpoints hold the return alone.
+        score = Score(*saved) if isinstance(saved, list) else Score(0.0, saved)
+        self.score = max(score, best_score(self.folder.parent))
+
+
+def best_score(run_dir: Path) -> Score:
+    """Of the best policy on disk."""
+    try:
+        content = json.loads((run_dir / "checkpoints" / "best.json").read_text())
+        return Score(float(content.get("success", 0.0)), float(content["return"]))
+    except (OSError, ValueError, KeyError):
+        return WORST

@@ -1,0 +1,1 @@
+"""Batches of environments: sequential, in worker processes, and views of their observations."""

@@ -1,0 +1,1 @@
+"""Tasks that we define ourselves: rewards, terrain, randomization, symmetry."""

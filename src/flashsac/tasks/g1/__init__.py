@@ -1,0 +1,1 @@
+"""The paper's Unitree G1 task."""

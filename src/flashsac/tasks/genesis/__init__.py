@@ -1,0 +1,1 @@
+"""Our tasks on the Genesis engine."""

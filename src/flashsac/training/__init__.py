@@ -1,0 +1,1 @@
+"""One training run: build, loop, saving, hooks."""

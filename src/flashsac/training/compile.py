@@ -1,0 +1,56 @@
+"""Compiling what runs in the loop, and choosing its precision by measurement."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from flashsac.training.compile_cache import Compiled
+from flashsac.types import Compiler
+
+
+def compiler_for(device: torch.device) -> Compiler:
+    """Makes one graph of a whole method, gradients and optimizer included; on CUDA it is replayed as a CUDA graph."""
+    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+        # Kept where reboots do not reach: compiling takes a minute, loading what was compiled before takes seconds.
+        with contextlib.suppress(OSError, RuntimeError):  # no home, or not ours to write to: torch's own place will do
+            cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashsac", "compiled")
+            cache.mkdir(parents=True, exist_ok=True)
+            if os.access(cache, os.W_OK):  # it may be there and still be somebody else's
+                os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
+    import torch._dynamo  # takes the variable as it stands now
+
+    torch._dynamo.config.trace_autograd_ops = True
+    return _cuda_graph if device.type == "cuda" else Compiled
+
+
+def _cuda_graph(function: Callable) -> Callable:
+    """Not run on a GPU yet."""
+    torch._dynamo.config.recompile_limit = 64  # agents of several sizes in one process, each with its own graph
+    graphed = torch.compile(function, fullgraph=True, dynamic=False, mode="reduce-overhead")
+
+    def call(*args):
+        torch.compiler.cudagraph_mark_step_begin()
+        # The next replay overwrites what this one returns, and metrics are read much later.
+        return torch.utils._pytree.tree_map(torch.clone, graphed(*args))
+
+    return call
+
+
+def compiler_missing() -> str | None:
+    """Why nothing can be compiled here, or None."""
+    # The one that torch will call, and no other that may be there.
+    wanted = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+    slower = "so everything runs uncompiled, about half as fast"
+    if not shutil.which(wanted):
+        return f"no C++ compiler was found ({wanted}), {slower} (apt-get install g++ python3-dev, or name yours in CXX)"
+    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+        return f"Python's headers are missing, {slower} (apt-get install python3-dev)"
+    return None

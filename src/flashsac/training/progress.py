@@ -1,0 +1,113 @@
+"""What a user sees while a run trains: a live bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+PLAIN_INTERVAL = 5.0
+"""Seconds between plain progress lines; evaluations are always shown."""
+
+
+class _Stdout:
+    """Standard output without its errors: a full disk, or a reader or terminal that is gone, must not end a run."""
+
+    def __init__(self) -> None:
+        self._file = sys.stdout
+
+    def write(self, text: str) -> int:
+        with self._without_errors():
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._without_errors():
+            self._file.flush()
+
+    @contextlib.contextmanager
+    def _without_errors(self) -> Iterator[None]:
+        with contextlib.suppress(OSError):
+            try:
+                yield
+            except BrokenPipeError:  # it stays broken: whoever else prints in this process must not meet it either
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class Progress:
+    """A live bar with the time left on a terminal, plain lines elsewhere. Everything the user sees while training goes here."""
+
+    def __init__(self, total: int, quiet: bool = False):
+        from rich.console import Console
+
+        stdout: Any = _Stdout()
+        self._console = Console(file=stdout, highlight=False, quiet=quiet, soft_wrap=True)
+        self._total, self._start, self._began, self._quiet = total, 0, time.monotonic(), quiet
+        self._said, self._learning = 0.0, False
+        self._bar: Any = None
+
+    def begin(self, start: int) -> None:
+        """Training starts now, from this step."""
+        self._start, self._began = start, time.monotonic()
+        if self._console.is_terminal and not self._quiet:
+            from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("{task.completed:,}/{task.total:,} steps"),
+                BarColumn(),
+                TextColumn("{task.fields[note]}"),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                console=self._console,
+            )
+            self._bar.start()
+            self._id = self._bar.add_task("", total=self._total, completed=start, note="")
+
+    def learning(self, step: int) -> None:
+        """Random steps and compiling are over, the first time this is called: what they took says nothing about the rest."""
+        if not self._learning:
+            self._start, self._began, self._learning = step, time.monotonic(), True
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+    def advance(self, step: int) -> None:
+        if self._bar:
+            self._bar.update(self._id, completed=step)
+
+    def row(self, row: dict[str, float]) -> None:
+        shown = {"return": "return", "eval_return": "evaluated", "q": "q", "temperature": "temperature"}
+        note = "  ".join(f"{label} {row[name]:.4g}" for name, label in shown.items() if name in row)
+        if "eval_success" in row:
+            note += f"  success {100 * row['eval_success']:.0f}%"
+        if self._bar:
+            self._bar.update(self._id, completed=int(row["step"]), note=note)
+            return
+        last = row["step"] >= self._total
+        if not last and "eval_return" not in row and time.monotonic() - self._said < PLAIN_INTERVAL:
+            return
+        self._said = time.monotonic()
+        done = max(1, int(row["step"]) - self._start)
+        left = (time.monotonic() - self._began) / done * max(0, self._total - int(row["step"]))
+        self.say(
+            f"step {int(row['step']):>9,}/{self._total:,}  {note}  {row['steps_per_second']:.0f} steps/s  left {_clock(left)}"
+        )
+
+    def close(self) -> None:
+        if self._bar:
+            self._bar.stop()
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,131 @@
+"""The report's numbers against brute force."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from flashsac.errors import FlashSACError
+from flashsac.experiments.report import Curve, band, group_paths, read_published, report
+from flashsac.runs.metrics import read_metrics
+from tests.helpers import tiny_run
+
+
+def test_band_is_mean_and_bootstrap_interval():
+    steps = np.array([0.0, 10.0, 20.0])
+    curves = [Curve(seed, steps, steps, np.array([0.0, seed, 2.0 * seed])) for seed in range(5)]
+    line = band(curves, "step")
+    assert line.mean.tolist() == [0.0, 2.0, 4.0]
+    assert line.low[0] == line.high[0] == 0.0
+    rng = np.random.default_rng(1)
+    means = [np.mean(rng.choice(5, 5)) for _ in range(20_000)]
+    assert line.low[1] == pytest.approx(np.percentile(means, 2.5), abs=0.1)
+    assert line.high[1] == pytest.approx(np.percentile(means, 97.5), abs=0.1)
+
+
+def test_time_axis_is_interpolated_where_all_runs_have_data():
+    a = Curve(0, np.array([1.0, 2.0]), np.array([10.0, 20.0]), np.array([0.0, 10.0]))
+    b = Curve(1, np.array([1.0, 2.0]), np.array([12.0, 30.0]), np.array([0.0, 10.0]))
+    line = band([a, b], "seconds", points=3)
+    assert line.x.tolist() == [12.0, 16.0, 20.0]
+    assert line.mean[-1] == pytest.approx((10.0 + 10.0 * 8 / 18) / 2)
+
+
+def test_report_on_real_runs_with_published_curves(tmp_path):
+    runs = [tiny_run(tmp_path / "runs" / str(seed), seed=seed) for seed in range(2)]
+    published = tmp_path / "published.csv"
+    published.write_text(
+        "group,method,task,metric,env_step,seeds,mean,ci_low,ci_high\n"
+        "cpu,PPO,make_point,avg_return,0,5,-20,-21,-19\ncpu,PPO,make_point,avg_return,600,5,-10,-11,-9\n"
+    )
+    assert read_published(published, "custom:make_point")["PPO"].mean.tolist() == [-20.0, -10.0]
+    with published.open("a") as file:
+        file.write("cpu,TD-MPC2,make_point,avg_return,5000,1,-3,,\n")
+    alone = read_published(published, "custom:make_point")["TD-MPC2"]
+    assert (alone.mean, alone.low, alone.high) == ([-3.0], [-3.0], [-3.0]), "one seed has no interval"
+    both = published.read_text().replace("make_point", "myo-reach") + "cpu,PPO,myo-reach,avg_success,0,5,0.5,0.4,0.6\n"
+    (tmp_path / "both.csv").write_text(both)
+    assert read_published(tmp_path / "both.csv", "myosuite:myo-reach")["PPO"].mean.tolist() == [50.0], "its metric"
+    table, picture = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", published)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with table.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["kind"] == "mean" and row["axis"] == "step"]
+    finals = [read_metrics(run / "metrics.csv")[-1]["eval_return"] for run in runs]
+    assert float(rows[-1]["value"]) == pytest.approx(np.mean(finals), rel=1e-4)
+    assert rows[-1]["seeds"] == "2"
+
+
+def test_groups_are_compared_by_name_whatever_version_made_them(tmp_path):
+    run = tiny_run(tmp_path / "a" / "0")
+    shutil.copytree(run, tmp_path / "b" / "0")
+    config = tmp_path / "b" / "0" / "config.json"
+    content = json.loads(config.read_text())
+    content["config"]["agent"]["of_another_version"] = True
+    config.write_text(json.dumps(content))
+    groups = group_paths([f"new={tmp_path / 'a'}", f"old={tmp_path / 'b'}"])
+    table, _ = report(groups, tmp_path / "out")
+    with table.open(newline="") as file:
+        values = {name: [] for name in groups}
+        for row in csv.DictReader(file):
+            if row["kind"] == "mean":
+                values[row["name"]].append(row["value"])
+    assert values["new"]
+    assert values["new"] == values["old"]
+
+
+def test_names_with_patterns(tmp_path):
+    for name in ("on-0", "on-1", "off-0", "[on]"):
+        (tmp_path / name).mkdir()
+    groups = group_paths([f"on={tmp_path}/on-*", f"{tmp_path}/[on]", f"none={tmp_path}/none-*"])
+    assert groups == {
+        "on": [tmp_path / "on-0", tmp_path / "on-1"],
+        "flashsac": [tmp_path / "[on]"],
+        "none": [tmp_path / "none-*"],  # and finding no runs there is an error that names it
+    }
+
+
+def test_runs_that_are_left_out_are_named(tmp_path):
+    tiny_run(tmp_path / "runs" / "evaluated")
+    tiny_run(tmp_path / "runs" / "not", eval=dict(every=0))
+    said: list[str] = []
+    report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", say=said.append)
+    assert said == [f"left out: {tmp_path / 'runs' / 'not'}, which has not been evaluated"]
+
+
+def test_names_with_dots_and_slashes_and_runs_with_nothing_in_common(tmp_path):
+    """gym:ALE/Pong-v5.1, as Gymnasium allows; one run stopped before the other's first evaluation."""
+    for seed, steps in enumerate([(10, 20), (30, 40)]):
+        run = tmp_path / "runs" / str(seed)
+        run.mkdir(parents=True)
+        (run / "config.json").write_text(json.dumps({"task": "gym:ALE/Pong-v5.1", "config": {"seed": seed}}))
+        rows = [f"{step},{seed}.5,{step}\n" for step in steps]
+        (run / "metrics.csv").write_text("step,eval_return,seconds\n" + "".join(rows))
+    said: list[str] = []
+    table, picture = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", say=said.append)
+    assert (table.name, picture.name) == ("gym-ALE-Pong-v5.1.csv", "gym-ALE-Pong-v5.1.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with table.open(newline="") as file:
+        assert {row["kind"] for row in csv.DictReader(file)} == {"seed"}
+    assert "no mean of flashsac on gym:ALE/Pong-v5.1 over environment steps" in said[0]
+
+
+def test_nothing_to_report(tmp_path):
+    with pytest.raises(FlashSACError, match="no runs"):
+        report({"flashsac": [tmp_path]}, tmp_path / "out")
+
+
+def test_published_curves_from_images_are_kept_apart_and_count_transitions(tmp_path):
+    """dog-walk is published twice; from images every action is done twice, so environment steps are two a transition."""
+    file = tmp_path / "published.csv"
+    file.write_text(
+        "group,method,task,metric,env_step,seeds,mean,ci_low,ci_high\n"
+        "cpu,FlashSAC,dog-walk,avg_return,1000,5,900,890,910\n"
+        "vision,FlashSAC,dog-walk,avg_return,1000,5,30,20,40\n"
+    )
+    state, images = (read_published(file, f"{suite}:dog-walk")["FlashSAC"] for suite in ("dmc", "dmc-vision"))
+    assert (state.x.tolist(), state.mean.tolist()) == ([1000], [900])
+    assert (images.x.tolist(), images.mean.tolist()) == ([500], [30])
