@@ -28,7 +28,7 @@ def measure(preset: str, variant: str) -> None:
         keep_freed_memory()
     import torch
 
-    cycle = Bench()._learning(preset, torch.float32, compiled=True)  # two updates
+    cycle = Bench().learning_cycle(preset, torch.float32, compiled=True)  # two updates
     for _ in range(5):
         cycle()
     faults, start, count = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.perf_counter(), 0

@@ -40,7 +40,7 @@ def measure(preset: str, precision: str) -> list[tuple[str, str, str, float]]:
     from flashsac.training.precision import DTYPES
 
     keep_freed_memory()
-    cycle = Bench()._learning(preset, DTYPES[precision], compiled=True)  # two updates
+    cycle = Bench().learning_cycle(preset, DTYPES[precision], compiled=True)  # two updates
     for _ in range(10):
         cycle()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:

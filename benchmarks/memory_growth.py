@@ -11,18 +11,30 @@ import tempfile
 from pathlib import Path
 
 import psutil
+from torch import Tensor
 
-from flashsac import api
-from flashsac.runs.directory import Run
-from flashsac.sims.defaults import configure
+import flashsac
+from flashsac.training.hooks import Hooks
 from flashsac.training.trainer import Trainer
 
 TASK = "mujoco:HalfCheetah-v4"
 MARKS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 
 
+class MemoryWatch(Hooks):
+    """Resident memory after so many updates."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, float]] = []
+
+    def after_update(self, trainer: Trainer, metrics: dict[str, Tensor]) -> None:
+        updates = trainer.session.agent.updates
+        if updates in MARKS:
+            self.rows.append((updates, round(psutil.Process().memory_info().rss / 2**20, 1)))
+
+
 def main(out: str = "benchmarks/results/memory_growth.csv") -> None:
-    config = configure(
+    config = flashsac.configure(
         TASK,
         "laptop",
         steps=205_000,
@@ -33,17 +45,9 @@ def main(out: str = "benchmarks/results/memory_growth.csv") -> None:
         run_dir=f"{tempfile.mkdtemp()}/run",
         video=False,
     )
-    trainer = Trainer(Run.create(TASK, api.resolve(TASK, config)), TASK, resume=False)
-    update, process, rows = trainer.agent.update, psutil.Process(), []
-
-    def watched():
-        metrics = update()
-        if trainer.agent.updates in MARKS:
-            rows.append((trainer.agent.updates, round(process.memory_info().rss / 2**20, 1)))
-        return metrics
-
-    trainer.agent.update = watched  # type: ignore[method-assign]
-    trainer.train()
+    watch = MemoryWatch()
+    flashsac.train(TASK, config, hooks=[watch])
+    rows = watch.rows
     with Path(out).open("w", newline="") as file:
         csv.writer(file).writerows([("updates", "rss_mib"), *rows])
     print(*rows, sep="\n")

@@ -19,6 +19,8 @@ from torch import Tensor
 
 import flashsac
 from flashsac.core.update import Chance, Rates
+from flashsac.training.hooks import Hooks
+from flashsac.training.trainer import Trainer
 from tests import toy_envs
 
 ROOT = Path(__file__).parents[1]
@@ -54,6 +56,18 @@ def chance_and_rates(
 def tiny_run(path: Path, task: Any = toy_envs.make_point, **changes: Any) -> Path:
     flashsac.train(task, run_dir=str(path), quiet=True, **TINY | changes)
     return path
+
+
+class StopAt(Hooks):
+    """Ends a run in order once it has reached each of these steps, as the first Ctrl-C does."""
+
+    def __init__(self, *steps: int):
+        self._steps = list(steps)
+
+    def before_step(self, trainer: Trainer) -> None:
+        if self._steps and trainer.step >= self._steps[0]:
+            self._steps.pop(0)
+            trainer.stop()
 
 
 def from_file(path: str) -> ModuleType:

@@ -4,65 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from flashsac.config.checks import check, plain
-from flashsac.config.schema import EnvConfig, PresetName, TrainConfig, to_dict
+from flashsac.config.schema import PresetName, TrainConfig
 from flashsac.errors import FlashSACError
-from flashsac.policies.evaluation import MAX_STEPS
 from flashsac.policies.policy import find_policy
 from flashsac.policies.video import record
 from flashsac.runs.best import best_score
 from flashsac.runs.checkpoint import CheckpointStore
-from flashsac.runs.directory import Result, Run
+from flashsac.runs.directory import Run
 from flashsac.runs.metrics import read_metrics
-from flashsac.sims.catalog import find_task, suite_of
 from flashsac.sims.defaults import configure
-from flashsac.sims.registry import choose_engine, environments_in, is_only_one
-from flashsac.training.precision import fastest_precision
-from flashsac.training.trainer import Trainer
-from flashsac.types import EnvSpec
+from flashsac.sims.registry import is_only_one
+from flashsac.training.hooks import Hooks
+from flashsac.training.start import begin, checked_device, reopen
+from flashsac.training.trainer import Result, Trainer
 
 VIDEO_SECONDS = 10.0
-
-
-def resolve(task: Any, config: TrainConfig) -> TrainConfig:
-    """Replace every "auto" by what it comes to on this machine, so that the run's config says what was done."""
-    config = plain(config)
-    check(config)
-    device = checked_device(config.device)
-    precision = config.precision
-    if precision == "auto":
-        precision = fastest_precision(torch.device(device))
-    env = config.env
-    if known := find_task(task):
-        env = dataclasses.replace(env, engine=choose_engine(known, env))
-    return dataclasses.replace(config, device=device, env=env, precision=precision)
-
-
-def checked_device(device: str) -> str:
-    """What "auto" comes to on this machine; refuses what it does not have."""
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
-    if match is None:
-        raise FlashSACError(
-            f"--device {device}: there is no such device. Use auto, cpu, cuda, or cuda:1 for the second GPU."
-        )
-    if device != "cpu" and not torch.cuda.is_available():
-        raise FlashSACError(
-            f"--device {device}: this PyTorch sees no CUDA device. Use --device cpu (also to resume a run that was begun on a GPU), "
-            "or install a CUDA build of torch."
-        )
-    if int(match[1] or 0) >= max(1, torch.cuda.device_count()):
-        raise FlashSACError(f"--device {device}: the last of the GPUs here is cuda:{torch.cuda.device_count() - 1}.")
-    return device
 
 
 def train(
@@ -71,6 +32,7 @@ def train(
     *,
     preset: PresetName | None = None,
     quiet: bool = False,
+    hooks: Sequence[Hooks] = (),
     **overrides: Any,
 ) -> Result:
     """Train on a task name, a function that makes environments, or an environment object (Gymnasium's, rsl_rl's, a VecEnv)."""
@@ -80,39 +42,24 @@ def train(
             f"train() was given a whole config and, beside it, {beside}. Put them into the config: "
             "flashsac.configure(task, preset, ...) makes one, dataclasses.replace changes one."
         )
-    config = resolve(task, config if config is not None else configure(task, preset, **overrides))
-    _check_engine(task, config.env)
-    name = task if isinstance(task, str) else f"custom:{getattr(task, '__name__', type(task).__name__)}"
-    if not isinstance(task, str) and not callable(task):
-        config = dataclasses.replace(config, env=dataclasses.replace(config.env, num_envs=environments_in(task)))
-    if is_only_one(task):
-        config = dataclasses.replace(config, video=False, eval=dataclasses.replace(config.eval, every=0))
-        if not quiet:
-            print(
-                "note: this environment object is needed for training, so nothing is evaluated or filmed; the returns of the training "
-                "episodes are logged. For both, train by task name, or hand over a function that makes such an object.",
-                file=sys.stderr,
-            )
-    return _run(Run.create(name, config), task, resume=False, quiet=quiet)
-
-
-def _check_engine(task: Any, env: EnvConfig) -> None:
-    """Only of tasks that we know there are several engines, with settings of their own."""
-    if find_task(task):
-        return
-    gym = isinstance(task, str) and suite_of(task) == "gym"
-    if env.options:
-        raise FlashSACError(
-            "--env.options are for tasks on EnvPool or Genesis; this environment is "
-            + ("Gymnasium's." if gym else "your own: set what you want in the function that makes it.")
+    config = config if config is not None else configure(task, preset, **overrides)
+    if is_only_one(task) and not quiet:
+        print(
+            "note: this environment object is needed for training, so nothing is evaluated or filmed; the returns of the training "
+            "episodes are logged. For both, train by task name, or hand over a function that makes such an object.",
+            file=sys.stderr,
         )
-    if env.engine not in ("auto", *(["gymnasium"] if gym else [])):
-        raise FlashSACError(
-            f"--env.engine {env.engine}: this environment comes without a choice of engines. Leave it away."
-        )
+    return _train_and_film(begin(task, config, quiet=quiet, hooks=hooks), task, quiet)
 
 
-def resume(run_dir: str | Path, env: Any = None, *, device: str | None = None, quiet: bool = False) -> Result:
+def resume(
+    run_dir: str | Path,
+    env: Any = None,
+    *,
+    device: str | None = None,
+    quiet: bool = False,
+    hooks: Sequence[Hooks] = (),
+) -> Result:
     """Go on with an interrupted run. `env` is needed only if the run was started from Python with an environment of your own, `device`
     only if it is not to be the run's."""
     run = Run.open(run_dir)
@@ -127,7 +74,7 @@ def resume(run_dir: str | Path, env: Any = None, *, device: str | None = None, q
         if video is None and run.config.video and not (own and env is None):
             video = _film(run, run.task if env is None else env, quiet)
         row = next(iter(read_metrics(run.path / "metrics.csv")[-1:]), {})
-        return Finished(run.path, step, False, row, best_score(run.path).value, video)
+        return Result(run.path, step, False, row, best_score(run.path).value, video, was_finished=True)
     if env is None and own:
         run.close()
         raise FlashSACError(
@@ -138,63 +85,16 @@ def resume(run_dir: str | Path, env: Any = None, *, device: str | None = None, q
     except FlashSACError:
         run.close()
         raise
-    return _run(run, run.task if env is None else env, resume=True, quiet=quiet)
+    task = run.task if env is None else env
+    return _train_and_film(reopen(run, task, quiet=quiet, hooks=hooks), task, quiet)
 
 
-class Finished(Result):
-    """Of a run that had nothing left to do."""
-
-
-def _run(run: Run, task: Any, *, resume: bool, quiet: bool) -> Result:
-    try:
-        trainer = Trainer(run, task, resume=resume, quiet=quiet)
-        notes = _settle(run, task, trainer.env.spec)
-    except BaseException:
-        run.close()
-        if not resume:
-            run.discard()
-        raise
-    for note in notes:
-        trainer.progress.say(note)
+def _train_and_film(trainer: Trainer, task: Any, quiet: bool) -> Result:
+    run = trainer.session.run
     result = trainer.train()
     if run.config.video and not result.interrupted:
         result.video = _film(run, task, quiet)
     return result
-
-
-def _settle(run: Run, task: Any, spec: EnvSpec) -> list[str]:
-    """An environment of the user's own may decide what was asked of it: say so, and let config.json hold what was made."""
-    asked, notes = run.config.env, []
-    if find_task(task) is None:
-        made = dataclasses.replace(asked, num_envs=spec.num_envs, with_state=False)
-        if asked.max_episode_steps is not None:
-            made = dataclasses.replace(made, max_episode_steps=spec.max_episode_steps)
-        if spec.pixels and asked.image_size != EnvConfig().image_size:
-            made = dataclasses.replace(made, image_size=spec.pixels.height)
-        for name in ("num_envs", "max_episode_steps", "image_size", "with_state"):
-            value, wanted = getattr(made, name), getattr(asked, name)
-            if value != wanted:
-                flag = f"--env.{name.replace('_', '-')}"
-                notes.append(
-                    f"note: this environment decides by itself, {name} is {value}; {flag} {wanted} does nothing"
-                )
-        if made != asked:
-            run.config = dataclasses.replace(run.config, env=made)
-            file = run.path / "config.json"
-            content = json.loads(file.read_text()) | {"config": to_dict(run.config)}
-            temporary = run.path / ".config.writing"
-            temporary.write_text(json.dumps(content, indent=2) + "\n")
-            temporary.replace(file)
-    if spec.pixels and run.config.agent.n_step == 1:
-        notes.append(
-            "note: this environment shows images, but the settings are those for state; --preset vision has the paper's for images"
-        )
-    if spec.max_episode_steps is None and run.config.eval.every != 0:
-        notes.append(
-            f"note: this environment names no time limit, so evaluation cuts episodes at {MAX_STEPS:,} steps. "
-            "--env.max-episode-steps N sets a limit, for training too"
-        )
-    return notes
 
 
 def _film(run: Run, task: Any, quiet: bool) -> Path | None:

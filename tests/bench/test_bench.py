@@ -25,7 +25,7 @@ def test_operations_of_an_update_by_hand():
     target = 2 * batch * critic_body + batch * critic_head
     next_action = batch * (actor_body + actor_heads)
     expected = 2 * (actor_training + critic_judging + 2 * (critic_training + target + next_action))
-    measured = Products(Bench(compile=False)._learning("laptop", torch.float32, compiled=False))
+    measured = Products(Bench(compile=False).learning_cycle("laptop", torch.float32, compiled=False))
     assert measured.operations == expected
 
 

@@ -15,7 +15,7 @@ from flashsac.cli.main import main
 from flashsac.errors import BadSimulation, FlashSACError, NotEnoughMemory, RunDirectoryError
 from flashsac.runs.directory import Run, read_config
 from flashsac.runs.metrics import read_metrics
-from flashsac.training.trainer import Trainer
+from flashsac.training.hooks import Hooks
 from tests import toy_envs
 from tests.helpers import TINY, blocks, checkpoint_steps, cli, tiny_run
 
@@ -317,12 +317,17 @@ def test_replay_on_the_device_gives_the_same_run(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_replay_on_disk_gives_the_same_run_and_is_gone_afterwards(tmp_path, monkeypatch, dtype):
-    close, sizes = Trainer.close, []
-    sizes_now = lambda trainer: sum(file.stat().st_size for file in trainer.run.path.glob("replay-ring/*"))
-    monkeypatch.setattr(Trainer, "close", lambda self: (sizes.append(sizes_now(self)), close(self))[1])
-    ram = tiny_run(tmp_path / "ram", replay=dict(capacity=500, obs_dtype=dtype))
-    disk = tiny_run(tmp_path / "disk", replay=dict(capacity=500, storage="disk", obs_dtype=dtype))
+def test_replay_on_disk_gives_the_same_run_and_is_gone_afterwards(tmp_path, dtype):
+    sizes = []
+
+    class Sizes(Hooks):
+        def after_save(self, trainer, checkpoint):
+            files = checkpoint.parents[1].glob("replay-ring/*")
+            sizes.append(sum(file.stat().st_size for file in files))
+
+    settings = dict(hooks=[Sizes()], checkpoint_every=0)
+    ram = tiny_run(tmp_path / "ram", replay=dict(capacity=500, obs_dtype=dtype), **settings)
+    disk = tiny_run(tmp_path / "disk", replay=dict(capacity=500, storage="disk", obs_dtype=dtype), **settings)
     assert sizes[0] == 0
     assert sizes[1] > 500 * (2 * 2 + 2 * 4)
     assert not (disk / "replay-ring").exists()

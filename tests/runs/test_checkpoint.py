@@ -20,9 +20,10 @@ from flashsac.policies.policy import find_policy, load_policy
 from flashsac.runs.best import best_score
 from flashsac.runs.checkpoint import CheckpointStore, flatten, unflatten
 from flashsac.runs.directory import Run
-from flashsac.training.trainer import Trainer
+from flashsac.training.hooks import Hooks
+from flashsac.training.start import reopen
 from tests import toy_envs
-from tests.helpers import TINY, checkpoint_steps, tiny_run
+from tests.helpers import TINY, StopAt, checkpoint_steps, tiny_run
 
 
 def test_trees_survive_exactly():
@@ -108,18 +109,21 @@ def test_a_lost_replay_is_filled_again_before_anything_is_learned(tmp_path, capf
     """By the policy, not at random; and the checkpoints written since say so too."""
     agent = TINY["agent"] | dict(updates_per_transition=0.75)  # some are owed when it stops
     settings = TINY | dict(agent=agent, env=dict(num_envs=2, overlap=overlap), eval=dict(every=0), checkpoint_every=0)
-    run, act, update = tmp_path / "run", Trainer._act, Agent.update
-    stops, sampled = [300, 380], []
-    monkeypatch.setattr(Trainer, "_act", lambda self: (self.step in stops and self.stop(), act(self))[1])
-    monkeypatch.setattr(Agent, "update", lambda self: (sampled.append(len(self.replay)), update(self))[1])
-    assert flashsac.train("mujoco:Hopper-v4", run_dir=str(run), quiet=True, **settings).step == 302
+    run, sampled, hooks = tmp_path / "run", [], [StopAt(300, 380)]
+
+    class Sampled(Hooks):
+        def after_update(self, trainer, metrics):
+            sampled.append(len(trainer.session.agent.replay))
+
+    hooks.append(Sampled())
+    assert flashsac.train("mujoco:Hopper-v4", run_dir=str(run), quiet=True, hooks=hooks, **settings).step == 302
     shutil.rmtree(run / "replay")
     monkeypatch.setattr(torch, "rand", lambda *_, **__: pytest.fail("an action at random"))
     sampled.clear()
-    assert flashsac.resume(run).step == 382
+    assert flashsac.resume(run, hooks=hooks).step == 382
     assert not sampled
     assert "0 transitions are left; learning goes on when there are 100 again" in capfd.readouterr().out
-    assert flashsac.resume(run).step == 600, "nothing was lost now, but there was still too little"
+    assert flashsac.resume(run, hooks=hooks).step == 600, "nothing was lost now, but there was still too little"
     assert min(sampled) == 100
 
 
@@ -166,10 +170,10 @@ def test_an_update_that_fails_because_of_nan_says_so(tmp_path, monkeypatch, dive
 
 def test_a_piece_deleted_while_training_is_written_again(tmp_path):
     run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=0)
-    trainer = Trainer(Run.open(run), toy_envs.make_point, resume=True, quiet=True)
+    trainer = reopen(Run.open(run), toy_envs.make_point, quiet=True)
     for piece in (run / "replay").iterdir():
         piece.unlink()
-    trainer._save(fatal=True)
+    trainer.save(fatal=True)
     trainer.close()
     assert CheckpointStore(run, "custom:make_point").load()[1] == []
 

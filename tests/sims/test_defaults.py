@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import flashsac
-from flashsac.api import checked_device
 from flashsac.errors import FlashSACError
 from flashsac.runs.directory import Run, read_config
+from flashsac.training.start import checked_device
 from tests import toy_envs
 from tests.helpers import TINY, checkpoint_steps, cli, tiny_run
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from flashsac.training.compile import compiler_missing
-from flashsac.training.interrupts import caught
+from flashsac.training.interrupts import graceful_stop
 from tests.helpers import checkpoint_steps, command, environment, wait_until
 
 QUICK = (
@@ -33,7 +33,7 @@ def started_with(on_hangup):
 def test_a_closed_terminal_stops_in_order_however_often_it_says_so():
     stops: list[int] = []
     with started_with(signal.SIG_DFL):
-        with caught(lambda: stops.append(1)):
+        with graceful_stop(lambda: stops.append(1)):
             for _ in range(3):
                 os.kill(os.getpid(), signal.SIGHUP)
             assert stops == [1]
@@ -72,7 +72,7 @@ def test_ctrl_c_while_compiling_saves_first(tmp_path):
 
 
 def test_nohup_is_respected():
-    with started_with(signal.SIG_IGN), caught(lambda: pytest.fail("stopped")):
+    with started_with(signal.SIG_IGN), graceful_stop(lambda: pytest.fail("stopped")):
         os.kill(os.getpid(), signal.SIGHUP)
 
 

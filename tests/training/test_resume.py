@@ -22,9 +22,9 @@ from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import Run
 from flashsac.runs.metrics import TIMINGS, read_metrics
 from flashsac.sims.vector.sequential import SequentialVecEnv
-from flashsac.training.trainer import Trainer
+from flashsac.training.start import reopen
 from tests import toy_envs
-from tests.helpers import TINY, checkpoint_steps, cli, command, environment, lose_newest_checkpoint, tiny_run
+from tests.helpers import TINY, StopAt, checkpoint_steps, cli, command, environment, lose_newest_checkpoint, tiny_run
 
 HOPPER = (
     "train mujoco:Hopper-v4 --preset single --steps 900 --seed 7 --agent.warmup 150 --agent.batch-size 32 "
@@ -128,17 +128,16 @@ def test_ctrl_c_in_an_evaluation_leaves_it_to_the_resumed_run(tmp_path, monkeypa
     assert_equal_runs(alone, stopped)
 
 
-def test_ctrl_c_in_the_last_step_leaves_the_last_evaluation_to_the_resumed_run(tmp_path, monkeypatch):
+def test_ctrl_c_in_the_last_step_leaves_the_last_evaluation_to_the_resumed_run(tmp_path):
     alone = tiny_run(tmp_path / "alone", env=dict(num_envs=1))
-    act, stopped = Trainer._act, tmp_path / "stopped"
-    monkeypatch.setattr(Trainer, "_act", lambda self: (self.step == 599 and self.stop(), act(self))[1])
-    assert flashsac.train(toy_envs.make_point, run_dir=str(stopped), **TINY | dict(env=dict(num_envs=1))).interrupted
+    stopped, settings = tmp_path / "stopped", TINY | dict(env=dict(num_envs=1), hooks=[StopAt(599)])
+    assert flashsac.train(toy_envs.make_point, run_dir=str(stopped), **settings).interrupted
     assert checkpoint_steps(stopped)[0] == 600
     result = flashsac.resume(stopped, toy_envs.make_point, quiet=True)
     assert not result.interrupted
     assert result.row["step"] == 600
     assert_equal_runs(alone, stopped)
-    assert isinstance(flashsac.resume(stopped, toy_envs.make_point, quiet=True), flashsac.api.Finished)
+    assert flashsac.resume(stopped, toy_envs.make_point, quiet=True).was_finished
 
 
 @pytest.mark.parametrize("task", ["dmc:cartpole-balance", "gym:Pendulum-v1"])
@@ -221,7 +220,7 @@ def test_a_late_resume_seeds_within_what_numpy_takes(tmp_path, monkeypatch):
     monkeypatch.setattr(SequentialVecEnv, "reset", lambda self, seed: seeds.append(seed) or reset(self, seed))
     load = CheckpointStore.load
     monkeypatch.setattr(CheckpointStore, "load", lambda self: _moved(load(self), 10**12))
-    Trainer(Run.open(run), toy_envs.make_point, resume=True, quiet=True).close()
+    reopen(Run.open(run), toy_envs.make_point, quiet=True).close()
     assert len(seeds) == 1
     assert 0 <= seeds[0] < 2**31
 

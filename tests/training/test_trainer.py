@@ -9,17 +9,18 @@ import pytest
 import torch
 
 import flashsac
-from flashsac import api
 from flashsac.errors import FlashSACError, RunDirectoryError
 from flashsac.policies.evaluation import Evaluator
 from flashsac.runs.directory import Run, read_config
 from flashsac.runs.metrics import MetricsLog, read_metrics
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.registry import make_env
-from flashsac.training import trainer
+from flashsac.training import start
+from flashsac.training.hooks import Hooks
 from flashsac.training.progress import Progress
+from flashsac.training.start import reopen
 from tests import toy_envs
-from tests.helpers import TINY, lose_newest_checkpoint, tiny_run
+from tests.helpers import TINY, StopAt, lose_newest_checkpoint, tiny_run
 
 SETTINGS = TINY | dict(steps=400, eval=dict(every=0), log_every=40, quiet=True)
 
@@ -35,68 +36,92 @@ def test_envpool_overlaps_and_others_do_not():
     assert not isinstance(make_env("gym:Pendulum-v1", config), OverlappingVecEnv)
 
 
-def test_overlap_learns_while_the_simulator_steps_and_is_deterministic(tmp_path, monkeypatch):
+class Order(Hooks):
+    """The order in which things happen."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def after_phase(self, trainer, phase):
+        self.events.append(phase)
+
+    def after_update(self, trainer, metrics):
+        self.events.append("update")
+
+
+def updates_between(events: list[str], before: str, after: str) -> int:
+    """Updates whose nearest phases on both sides are these."""
+    phases = [event for event in events if event not in ("learning",)]
+    count, last = 0, ""
+    for index, event in enumerate(phases):
+        if event == "update":
+            following = next((other for other in phases[index:] if other != "update"), "")
+            count += (last, following) == (before, after)
+        else:
+            last = event
+    return count
+
+
+def test_overlap_learns_while_the_simulator_steps_and_is_deterministic(tmp_path):
     """Every update falls between sending and receiving, none is lost, and the same seed gives the same run."""
-    events: list[str] = []
-    real = trainer.make_env
-
-    def watched(task, config, **options):
-        env = real(task, config, **options)
-        for name in ("send", "receive"):
-            method = getattr(env, name)
-            setattr(env, name, lambda *a, name=name, method=method: (events.append(name), method(*a))[1])
-        return env
-
-    monkeypatch.setattr(trainer, "make_env", watched)
-    update = trainer.Agent.update
-    monkeypatch.setattr(trainer.Agent, "update", lambda self: (events.append("update"), update(self))[1])
-    runs = []
-    for name in ("first", "second"):
-        events.clear()
-        result = flashsac.train("mujoco:Hopper-v4", run_dir=str(tmp_path / name), **SETTINGS)
+    runs, orders = [], [Order(), Order()]
+    for name, order in zip(("first", "second"), orders, strict=True):
+        result = flashsac.train("mujoco:Hopper-v4", run_dir=str(tmp_path / name), hooks=[order], **SETTINGS)
         runs.append(rows(result.run_dir))
     assert runs[0] == runs[1]
+    events = orders[0].events
     updates = events.count("update")
     assert updates == 75, "a quarter of the 300 transitions after the warm-up"
     assert updates == runs[0][-1]["updates"]
-    last = len(events) - 1 - events[::-1].index("receive")
-    inside, outside = 0, 0
-    sent = False
-    for event in events[: last + 1]:
-        sent = event == "send" or (sent and event != "receive")
-        inside += event == "update" and sent
-        outside += event == "update" and not sent
-    assert outside == 0
+    inside = updates_between(events, "simulation", "simulation")
     assert inside >= updates - 1, "only what the last step earned is learned after it"
 
 
-@pytest.mark.parametrize("overlap", [True, False])
-def test_overlap_is_a_switch(tmp_path, monkeypatch, overlap):
-    seen = []
-    train = trainer.Trainer.train
-    monkeypatch.setattr(trainer.Trainer, "train", lambda self: (seen.append(self.overlaps), train(self))[1])
-    settings = SETTINGS | {"env": SETTINGS["env"] | {"overlap": overlap}}
-    result = flashsac.train("mujoco:Hopper-v4", run_dir=str(tmp_path / "run"), **settings)
-    assert seen == [overlap]
+def test_without_overlap_learning_comes_after_the_step(tmp_path):
+    order, settings = Order(), SETTINGS | {"env": SETTINGS["env"] | {"overlap": False}}
+    result = flashsac.train("mujoco:Hopper-v4", run_dir=str(tmp_path / "run"), hooks=[order], **settings)
+    assert updates_between(order.events, "replay", "acting") >= 74, "the last ones have no action after them"
+    assert updates_between(order.events, "simulation", "simulation") == 0
     assert rows(result.run_dir)[-1]["updates"] == 75
 
 
-def test_updates_that_are_owed_survive_a_stop(tmp_path, monkeypatch):
+def test_updates_that_are_owed_survive_a_stop(tmp_path):
     """With overlap a checkpoint falls between a step and the updates it earned: none may be lost or done twice."""
-    act, stops = trainer.Trainer._act, [150, 250]
-
-    def act_and_stop(self):
-        if stops and self.step >= stops[0]:
-            stops.pop(0)
-            self.stop()
-        return act(self)
-
-    monkeypatch.setattr(trainer.Trainer, "_act", act_and_stop)
-    run = tmp_path / "run"
-    interrupted = [flashsac.train("mujoco:Hopper-v4", run_dir=str(run), **SETTINGS).interrupted]
-    interrupted += [flashsac.resume(run, quiet=True).interrupted for _ in range(2)]
+    run, stop = tmp_path / "run", StopAt(150, 250)
+    interrupted = [flashsac.train("mujoco:Hopper-v4", run_dir=str(run), hooks=[stop], **SETTINGS).interrupted]
+    interrupted += [flashsac.resume(run, quiet=True, hooks=[stop]).interrupted for _ in range(2)]
     assert interrupted == [True, True, False]
     assert rows(run)[-1]["updates"] == 75
+
+
+def test_hooks_are_told_of_rows_and_checkpoints(tmp_path):
+    class Log(Hooks):
+        rows, saved = [], []
+
+        def after_row(self, trainer, row):
+            self.rows.append(row["step"])
+
+        def after_save(self, trainer, checkpoint):
+            assert (checkpoint / "manifest.json").exists()
+            self.saved.append(trainer.step)
+
+    flashsac.train(toy_envs.make_point, run_dir=str(tmp_path / "run"), hooks=[Log()], checkpoint_every=200, **SETTINGS)
+    assert Log.rows == list(range(40, 401, 40))
+    assert Log.saved == [200, 400]
+
+
+def test_config_json_is_written_once_when_all_is_settled(tmp_path):
+    """An environment of the user's own decides how many there are; nothing is written before that is known."""
+    run, seen = tmp_path / "run", []
+
+    def make():
+        seen.append((run / "config.json").exists())
+        return toy_envs.make_point()
+
+    flashsac.train(make, run_dir=str(run), **SETTINGS)
+    assert seen
+    assert not any(seen)
+    assert read_config(run)[1].env.num_envs == 2
 
 
 def test_returns_discounts_and_schedule_are_those_of_the_settings(tmp_path):
@@ -104,12 +129,12 @@ def test_returns_discounts_and_schedule_are_those_of_the_settings(tmp_path):
     result = flashsac.train(toy_envs.make_point, run_dir=str(tmp_path / "run"), **SETTINGS | dict(agent=agent))
     assert result.row["updates"] == 75
     assert result.row["learning_rate"] == pytest.approx(1.5e-4, rel=1e-6), "the schedule ends with the run"
-    again = trainer.Trainer(Run.open(result.run_dir), toy_envs.make_point, resume=True, quiet=True)
-    discounts = again.replay.sample(2000, torch.Generator().manual_seed(0)).discount
+    again = reopen(Run.open(result.run_dir), toy_envs.make_point, quiet=True)
+    discounts = again.session.agent.replay.sample(2000, torch.Generator().manual_seed(0)).discount
     again.close()
     # Three steps ahead, or one or two where the time limit comes first; it ends nothing for good.
     assert discounts.unique().tolist() == pytest.approx([0.729, 0.81, 0.9])
-    assert again.agent.reward_scale.discount == 0.9
+    assert again.session.agent.reward_scale.discount == 0.9
 
 
 def test_a_directory_with_hidden_files_is_not_ours(tmp_path):
@@ -208,7 +233,7 @@ def test_a_resumed_run_keeps_its_precision(tmp_path, monkeypatch):
     """Whatever "auto" would come to now."""
     run = tiny_run(tmp_path / "run", precision="bf16", steps=600, checkpoint_every=200)
     lose_newest_checkpoint(run)
-    monkeypatch.setattr(api, "fastest_precision", lambda device: pytest.fail("measured again"))
+    monkeypatch.setattr(start, "fastest_precision", lambda device: pytest.fail("measured again"))
     resumed = flashsac.resume(run, toy_envs.make_point, quiet=True)
     assert resumed.step == 600
     assert read_config(run)[1].precision == "bf16"

@@ -16,7 +16,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from flashsac import api
 from flashsac.bench.figures import Row
 from flashsac.bench.start_up import start_up
 from flashsac.bench.wall_clock import wall_clock
@@ -77,11 +76,11 @@ class Bench:
         """The whole update against its own matrix products and against itself uncompiled in fp32."""
         rows = []
         for preset in self.presets:
-            reference = self._learning(preset, torch.float32, compiled=False)
+            reference = self.learning_cycle(preset, torch.float32, compiled=False)
             for precision in self._precisions:
                 self.say(f"update, {preset}, {precision} ...")
-                learn = self._learning(preset, DTYPES[precision], compiled=self.compile)
-                products = Products(self._learning(preset, DTYPES[precision], compiled=False))
+                learn = self.learning_cycle(preset, DTYPES[precision], compiled=self.compile)
+                products = Products(self.learning_cycle(preset, DTYPES[precision], compiled=False))
                 cycle = PRESETS[preset].agent.actor_delay  # the actor is due once in so many updates
                 times = self._interleaved({"eager": reference, "update": learn, "floor": products.run})
                 case = f"{preset} {precision}"
@@ -197,7 +196,7 @@ class Bench:
         return rows
 
     def _steps_per_second(self, task: str) -> list[Row]:
-        env = make_env(task, api.resolve(task, configure(task, preset_for(task))).env)
+        env = make_env(task, configure(task, preset_for(task)).env)
         rate = steps_per_second(env, 0.3 * self.seconds)
         env.close()
         return [Row("simulator", task, f"{env.spec.num_envs} environments", rate, "steps/s")]
@@ -233,7 +232,7 @@ class Bench:
         replay.head = replay.slots - 1 - replay.history  # full
         return agent
 
-    def _learning(self, preset: PresetName, dtype: torch.dtype, *, compiled: bool) -> Callable[[], None]:
+    def learning_cycle(self, preset: PresetName, dtype: torch.dtype, *, compiled: bool) -> Callable[[], None]:
         """One cycle of updates on a batch that is there already, the actor's included."""
         agent = self._agent(preset, dtype, compiled=compiled)
         batch = agent.replay.sample(agent.config.batch_size, torch.Generator().manual_seed(0), self.device)

@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
-from flashsac import api
 from flashsac.bench.figures import Row
 from flashsac.config.schema import PresetName
-from flashsac.runs.directory import Run
+from flashsac.core.replay import Replay
 from flashsac.sims.defaults import configure
+from flashsac.training.hooks import Hooks, Phase
+from flashsac.training.start import begin
 from flashsac.training.trainer import Trainer
+from flashsac.types import Batch
 
 SETTLED = 20
 """Updates until everything is compiled."""
@@ -39,61 +41,56 @@ def wall_clock(
             run_dir=f"{folder}/run",
             video=False,
         )
-        trainer = Trainer(Run.create(task, api.resolve(task, config)), task, resume=False, quiet=True)
-        stopwatch = Stopwatch(trainer, seconds)
+        stopwatch = Stopwatch(seconds)
+        trainer = begin(task, config, quiet=True, hooks=[stopwatch])
+        stopwatch.watch_sampling(trainer.session.agent.replay)
         trainer.train()
     if not stopwatch.ended:
         raise KeyboardInterrupt  # the trainer ends a run politely; whoever pressed Ctrl-C means all of this
-    case = f"{task} {trainer.config.precision}{'' if overlap else ', no overlap'}"
+    case = f"{task} {trainer.session.config.precision}{'' if overlap else ', no overlap'}"
     rows = [Row("loop", case, name, 100 * share, "%") for name, share in stopwatch.shares().items()]
     return [*rows, Row("loop", case, "end to end", stopwatch.transitions_per_second(), "transitions/s")]
 
 
-class Stopwatch:
-    """Watches a trainer from its twentieth update on, and stops it when `seconds` have passed."""
+class Stopwatch(Hooks):
+    """Watches a run from its twentieth update on, and stops it when `seconds` have passed."""
 
-    def __init__(self, trainer: Trainer, seconds: float):
-        self.trainer, self.seconds = trainer, seconds
-        self.spent: dict[str, float] = {}
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self.spent: dict[str, float] = dict.fromkeys(("simulation", "replay", "update", "acting"), 0.0)
         self.began: tuple[float, int] | None = None
         self.ended: tuple[float, int] | None = None
-        agent, env = trainer.agent, trainer.env
-        for method in ("send", "receive") if trainer.overlaps else ("step",):
-            self._watch(env, method, "simulation")
-        self._watch(agent, "observe", "replay")
-        self._watch(agent.replay, "sample", "replay")
-        self._watch(agent, "_update_both", "update")
-        self._watch(agent, "_update_critic", "update")
-        self._watch(agent, "act", "acting", before=self._look)
+        self._mark, self._sampling = 0.0, 0.0
 
-    def _watch(self, owner: Any, method: str, part: str, before: Any = lambda: None) -> None:
-        real = getattr(owner, method)
-        self.spent[part] = 0.0
+    def watch_sampling(self, replay: Replay) -> None:
+        """Drawing a batch is part of learning, but counts as work of the replay."""
+        sample = replay.sample
 
-        def timed(*args: Any, **options: Any) -> Any:
-            before()
-            start = self._now()
-            result = real(*args, **options)
-            if self.ended is None:
-                self.spent[part] += self._now() - start
-            return result
+        def timed(*args: Any) -> Batch:
+            start = _now()
+            batch = sample(*args)
+            self._sampling += _now() - start
+            return batch
 
-        setattr(owner, method, timed)
+        replay.sample = timed  # type: ignore[assignment,method-assign]
 
-    def _look(self) -> None:
-        """At the clock, once an iteration."""
-        now = (self._now(), self.trainer.step)
-        if self.began is None and self.trainer.agent.updates >= SETTLED:
+    def before_step(self, trainer: Trainer) -> None:
+        now = (_now(), trainer.step)
+        if self.began is None and trainer.session.agent.updates >= SETTLED:
             self.began = now
             self.spent = dict.fromkeys(self.spent, 0.0)
         elif self.began and self.ended is None and now[0] - self.began[0] > self.seconds:
             self.ended = now
-            self.trainer.stop()
+            trainer.stop()
+        self._mark = _now()
 
-    def _now(self) -> float:
-        if self.trainer.agent.device.type == "cuda":
-            torch.cuda.synchronize()  # or the next one to wait would be charged for it
-        return time.perf_counter()
+    def after_phase(self, trainer: Trainer, phase: Phase) -> None:
+        now = _now()
+        if self.ended is None:
+            sampling = self._sampling if phase == "learning" else 0.0
+            self.spent["update" if phase == "learning" else phase] += now - self._mark - sampling
+            self.spent["replay"] += sampling
+        self._mark, self._sampling = now, 0.0
 
     def _passed(self) -> tuple[float, int]:
         assert self.began
@@ -108,3 +105,9 @@ class Stopwatch:
     def transitions_per_second(self) -> float:
         total, steps = self._passed()
         return steps / total
+
+
+def _now() -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()  # or the next one to wait would be charged for it
+    return time.perf_counter()

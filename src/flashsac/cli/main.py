@@ -12,7 +12,7 @@ from flashsac.cli.options import BenchOptions, EvalOptions, PlayOptions, ReportO
 from flashsac.cli.parsing import leading, leading_path, leading_task, take_option, write_out_numbers
 
 if TYPE_CHECKING:
-    from flashsac.runs.directory import Result
+    from flashsac.training.trainer import Result
 
 USAGE = """\
 usage: flashsac COMMAND ...
@@ -144,7 +144,6 @@ def _resume(arguments: list[str]) -> int:
 
 def _finish(result: Result) -> int:
     """After training: where things are, and what to do next."""
-    from flashsac.api import Finished
     from flashsac.robots.catalog import ROBOTS
     from flashsac.runs.directory import read_config
 
@@ -154,7 +153,7 @@ def _finish(result: Result) -> int:
         return 130
     score, minutes = result.row.get("eval_return"), result.row.get("seconds", 0) / 60
     print(
-        ("it had " if isinstance(result, Finished) else "\n")
+        ("it had " if result.was_finished else "\n")
         + f"trained {result.step:,} steps in {minutes:.1f} minutes (evaluations not counted)"
         + (f", evaluated return {score:.1f} (best {result.best:.1f})" if score is not None else "")
     )

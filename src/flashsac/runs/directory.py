@@ -18,22 +18,8 @@ from flashsac.config.schema import TrainConfig, from_dict, to_dict
 from flashsac.errors import RunDirectoryError
 from flashsac.runs.provenance import machine, version, versions
 
-LEFTOVERS = {".lock", ".config.writing"}
+LEFTOVERS = {".lock", ".config.writing", "replay-ring"}
 """Files of ours that a run which never began may have left behind."""
-
-
-@dataclasses.dataclass
-class Result:
-    """What a training run came to."""
-
-    run_dir: Path
-    step: int
-    interrupted: bool
-    row: dict[str, float]
-    """The last row of metrics.csv."""
-    best: float
-    """Return of the best evaluation."""
-    video: Path | None = None
 
 
 class Run:
@@ -51,7 +37,7 @@ class Run:
 
     @classmethod
     def create(cls, task: str, config: TrainConfig) -> Run:
-        """A new run; refuses a directory that already holds one."""
+        """The directory of a new run, locked; refuses one that already holds a run. `write_config` makes it a run."""
         path = Path(config.run_dir) if config.run_dir else _make_default(task, config.seed)
         if (path / "config.json").exists():
             raise RunDirectoryError(
@@ -61,13 +47,9 @@ class Run:
         # Also of hidden files: `discard` deletes the directory again if the run cannot begin.
         if path.exists() and (not path.is_dir() or {item.name for item in path.iterdir()} - LEFTOVERS):
             raise RunDirectoryError(f"{path} exists and is not an empty directory. Choose another --run-dir.")
-        content = {"task": task, "config": to_dict(config), "versions": versions(), "machine": machine()}
         try:
             path.mkdir(parents=True, exist_ok=True)
             run = cls(path, task, config)
-            temporary = path / ".config.writing"
-            temporary.write_text(json.dumps(content, indent=2) + "\n")
-            temporary.rename(path / "config.json")
         except OSError as error:
             raise RunDirectoryError(
                 f"{path} cannot be written ({error.strerror}). Choose another --run-dir."
@@ -79,6 +61,25 @@ class Run:
         """An existing run, to go on with it."""
         task, config = read_config(path)
         return cls(Path(path), task, dataclasses.replace(config, run_dir=str(path)))
+
+    def write_config(self) -> None:
+        """config.json, once everything in it is settled. Nobody else writes it, and a run that has one keeps it."""
+        file = self.path / "config.json"
+        if file.exists():
+            return
+        content = {"task": self.task, "config": to_dict(self.config), "versions": versions(), "machine": machine()}
+        try:
+            temporary = self.path / ".config.writing"
+            temporary.write_text(json.dumps(content, indent=2) + "\n")
+            temporary.rename(file)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{self.path} cannot be written ({error.strerror}). Choose another --run-dir."
+            ) from error
+
+    def copy_contents(self, source: Path) -> None:
+        """Checkpoints, replay and metrics of another run, which stays as it is; the settings are this run's own."""
+        shutil.copytree(source, self.path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "config.json"))
 
     def close(self) -> None:
         self._lock.release()

@@ -47,7 +47,7 @@ class Compiled:
 
     def _compile(self, path: Path, args: tuple) -> Any:
         compiled: Any = torch.compile(self._function, fullgraph=True, dynamic=False)
-        with _deaf_children():
+        with children_ignore_signals():
             made = compiled.aot_compile(((self._owner, *args), {}))
         with contextlib.suppress(Exception):  # a full disk, for example: the next process compiles again
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ class Compiled:
 
 
 @contextlib.contextmanager
-def _deaf_children() -> Iterator[None]:
+def children_ignore_signals() -> Iterator[None]:
     """A terminal sends Ctrl-C to the C++ compiler too. It would die of it, and with it the run; or torch's question what this
     processor can do, and the answer is kept. What starts in here has those signals blocked; they are for us to answer."""
     numbers = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)}

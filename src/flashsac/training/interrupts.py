@@ -9,7 +9,7 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def caught(stop: Callable[[], None]) -> Iterator[None]:
+def graceful_stop(stop: Callable[[], None]) -> Iterator[None]:
     """The first signal calls `stop`, which ends the run in order; a second one ends it at once."""
     asked = False
     hangup = getattr(signal, "SIGHUP", None)  # Windows has none

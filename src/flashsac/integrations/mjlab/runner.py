@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,12 +15,13 @@ import torch
 from mjlab.rl import RslRlBaseRunnerCfg
 from torch import Tensor
 
-from flashsac.api import resolve
 from flashsac.config.schema import AgentConfig, EnvConfig, EvalConfig, ReplayConfig, TrainConfig
 from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.policies.policy import Policy, policy_from
-from flashsac.runs.directory import Run, read_config
+from flashsac.runs.directory import read_config
 from flashsac.sims.adapters.mjlab import MjlabVecEnv
+from flashsac.training.hooks import Hooks
+from flashsac.training.start import begin
 from flashsac.training.trainer import Trainer
 from flashsac.types import EnvSpec, Obs
 
@@ -99,16 +99,7 @@ class FlashSACRunner:
         config = self._config(num_learning_iterations)
         if self._loaded_from is not None and config.precision == "auto":  # it goes on as it began
             config = dataclasses.replace(config, precision=read_config(self._loaded_from)[1].precision)
-        run = Run.create(self.task(), resolve(env, config))
-        try:
-            if self._loaded_from is not None:
-                _copy_run(self._loaded_from, run.path)
-            trainer = _SavingTrainer(run, env, resume=self._loaded_from is not None)
-        except BaseException:
-            run.close()
-            raise
-        trainer.after_save = self._keep
-        trainer.train()
+        begin(env, config, name=self.task(), hooks=[_KeepPolicy(self)], continue_from=self._loaded_from).train()
 
     def task(self) -> str:
         """The name that run and policy bear."""
@@ -135,7 +126,7 @@ class FlashSACRunner:
             video=False,
             wandb=cfg["wandb_project"] if cfg["logger"] == "wandb" else None,
             agent=agent,
-            env=EnvConfig(num_envs=self.env.num_envs, engine="mjlab", history=cfg["history"]),
+            env=EnvConfig(num_envs=self.env.num_envs, history=cfg["history"]),
             replay=ReplayConfig(**cfg["replay"]),
             eval=EvalConfig(every=0),
         )
@@ -143,11 +134,11 @@ class FlashSACRunner:
     def _transitions_per_iteration(self) -> int:
         return self.cfg["num_steps_per_env"] * self.env.num_envs
 
-    def _keep(self, trainer: Trainer) -> None:
+    def keep(self, policy: Policy, step: int) -> None:
+        """The policy of a checkpoint, as a file that mjlab's `play` finds."""
         assert self.log_dir is not None
-        self.step = trainer.step
-        self.policy = trainer.policy()
-        self.save(str(self.log_dir / f"model_{self.step // self._transitions_per_iteration()}.pt"))
+        self.policy, self.step = policy, step
+        self.save(str(self.log_dir / f"model_{step // self._transitions_per_iteration()}.pt"))
 
     def save(self, path: str, infos: dict | None = None) -> None:
         """The policy in a file of mjlab's kind. All else that training needs lies in the run directory beside it."""
@@ -208,16 +199,14 @@ class _Player:
         return self._past.flatten(1)
 
 
-class _SavingTrainer(Trainer):
-    """Tells the runner of every checkpoint."""
+class _KeepPolicy(Hooks):
+    """Gives the runner the policy of every checkpoint."""
 
-    after_save: Callable[[Trainer], None]
+    def __init__(self, runner: FlashSACRunner):
+        self._runner = runner
 
-    def _save(self, *, fatal: bool, with_env: bool = True) -> bool:
-        saved = super()._save(fatal=fatal, with_env=with_env)
-        if saved:
-            self.after_save(self)
-        return saved
+    def after_save(self, trainer: Trainer, checkpoint: Path) -> None:
+        self._runner.keep(trainer.session.policy(), trainer.step)
 
 
 class _BorrowedEnv(MjlabVecEnv):
@@ -249,8 +238,3 @@ def _require_whole(run: Path, step: int) -> None:
             f"this model is from step {step:,}, but its run went on to step {max(saved):,}. Training goes on from the newest model of "
             "a run only: load the one with the highest number."
         )
-
-
-def _copy_run(source: Path, target: Path) -> None:
-    """mjlab gives a resumed run a directory of its own; the old one stays as it is."""
-    shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "config.json"))

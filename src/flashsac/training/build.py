@@ -1,0 +1,143 @@
+"""From a settled configuration to everything a run consists of."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+from flashsac.core.agent import Agent
+from flashsac.policies.evaluation_process import make_evaluator
+from flashsac.runs.best import BestPolicy
+from flashsac.runs.checkpoint import CheckpointStore
+from flashsac.runs.directory import Run
+from flashsac.runs.metrics import MetricsLog
+from flashsac.sims.base import VecEnv
+from flashsac.system.memory import keep_freed_memory
+from flashsac.training.compile import compiler_for, compiler_missing
+from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget, intervals
+from flashsac.training.health import SimulatorWatch
+from flashsac.training.hooks import Hooks
+from flashsac.training.precision import DTYPES, precision_notes
+from flashsac.training.progress import Progress
+from flashsac.training.replay_storage import make_replay, remove_ring
+from flashsac.training.saving import restore
+from flashsac.training.session import Session
+from flashsac.training.trainer import Trainer
+
+
+class Closable(Protocol):
+    def close(self) -> Any: ...
+
+
+Part = TypeVar("Part", bound=Closable)
+
+
+def build(
+    run: Run,
+    task: Any,
+    env: VecEnv,
+    progress: Progress,
+    *,
+    resume: bool = False,
+    hooks: Sequence[Hooks] = (),
+    notes: Sequence[str] = (),
+) -> Trainer:
+    """A trainer for this run. What was handed over is closed with it, and also if it cannot be built."""
+    opened = contextlib.ExitStack()
+    try:
+        for part in (run, progress, env):
+            opened.callback(part.close)
+        session, more = _session(run, task, env, progress, opened, resume)
+        for line in (*more, *notes):
+            progress.say(line)
+        progress.begin(session.step)
+        return Trainer(session, hooks)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _session(
+    run: Run, task: Any, env: VecEnv, progress: Progress, opened: contextlib.ExitStack, resume: bool
+) -> tuple[Session, list[str]]:
+    """The parts, and what to tell the user of them."""
+    config = run.config
+    keep_freed_memory()
+
+    def opening(part: Part) -> Part:
+        opened.callback(part.close)
+        return part
+
+    # Now and not when it is first needed: what keeps it from working should be known before anything is trained.
+    evaluator = opening(make_evaluator(task, config)) if intervals(config)[1] else None
+    progress.say(f"{run.task}: {env.spec.num_envs:,} at a time, engine {config.env.engine}")
+    no_compiler = compiler_missing() if config.compile == "on" else None
+    compiled = config.compile == "on" and no_compiler is None
+    agent = _agent(run, env, progress, opened, compiled)
+    for line in precision_notes(torch.device(config.device), config.precision):
+        progress.say(line)
+    session = Session(
+        run,
+        env,
+        agent,
+        evaluator,
+        UpdateBudget(config.agent.updates_per_transition),
+        EpisodeStats(env.spec.num_envs),
+        Clock(),
+        CheckpointStore(run.path, run.task, config.keep_checkpoints),
+        BestPolicy(run.path, run.task),
+        SimulatorWatch(config.max_invalid, progress.say),
+        progress,
+        compiled,
+        opened,
+    )
+    run.write_config()
+    notes = _begin(session, resume)
+    session.log = opening(
+        MetricsLog(
+            run.path,
+            resume_step=session.step if resume else None,
+            wandb_project=config.wandb,
+            config=dataclasses.asdict(config),
+            say=progress.say,
+        )
+    )
+    return session, [*notes, *([no_compiler] if no_compiler else [])]
+
+
+def _agent(run: Run, env: VecEnv, progress: Progress, opened: contextlib.ExitStack, compiled: bool) -> Agent:
+    config, device = run.config, torch.device(run.config.device)
+    opened.callback(remove_ring, run.path)
+    replay = make_replay(
+        env.spec,
+        config.replay,
+        steps=config.steps,
+        discount=config.agent.discount,
+        n_step=config.agent.n_step,
+        run_dir=run.path,
+        device=device,
+        say=progress.say,
+    )
+    learned_steps = max(0, config.steps - config.agent.warmup)
+    return Agent(
+        env.spec,
+        config.agent,
+        replay,
+        total_updates=int(learned_steps * config.agent.updates_per_transition),
+        seed=config.seed,
+        device=device,
+        dtype=DTYPES[config.precision],
+        **({"compiler": compiler_for(device)} if compiled else {}),
+    )
+
+
+def _begin(session: Session, resume: bool) -> list[str]:
+    """The first observation, or everything from the newest checkpoint."""
+    if resume and session.store.newest:
+        return restore(session)
+    session.obs = session.env.reset(session.config.seed)
+    return ["the run was stopped before its first checkpoint: starting from the beginning"] if resume else []

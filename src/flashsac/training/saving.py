@@ -1,0 +1,122 @@
+"""Checkpoints of a run: when one may be written, what it holds, and how a run goes on from it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from flashsac.errors import CheckpointError, Diverged
+from flashsac.runs.checkpoint import Checkpoint, check_same, fingerprint
+from flashsac.runs.metrics import read_metrics
+from flashsac.training.session import Session
+
+
+class Saver:
+    """Writes the checkpoints of a session. `saved` is told of each."""
+
+    def __init__(self, session: Session, saved: Callable[[Path], None] = lambda path: None):
+        self._session, self._saved = session, saved
+
+    def save(self, *, fatal: bool, with_env: bool = True) -> bool:
+        """True if it worked; a failure is a warning, or with `fatal` an error."""
+        session = self._session
+        self.require_finite_networks()
+        state = {
+            "spec": fingerprint(session.env.spec),
+            "agent": session.agent.state_dict(),
+            "env": session.env.state_dict() if with_env else None,
+            "obs": session.obs,
+            "episodes": session.episodes.state_dict(),
+            "metrics": session.metrics,
+            "owed": session.budget.owed,
+            "best": session.best.score,
+            "seconds": session.clock.seconds,
+            "evaluation_due": session.evaluation_due,
+        }
+        try:
+            path = session.store.save(session.step, state, session.agent.replay, self.save_policy)
+        except CheckpointError as error:
+            if fatal:
+                raise
+            session.progress.say(f"warning: {error}")
+            return False
+        self._saved(path)
+        return True
+
+    def save_policy(self, path: Path) -> None:
+        self.require_finite_networks()  # an episode that NaN ends at once may well have the best return of all
+        self._session.policy().save(path)
+
+    @contextlib.contextmanager
+    def on_failure(self) -> Iterator[None]:
+        """Whatever a simulator raises, what was learned until then is kept. Its own state is not to be trusted any more."""
+        try:
+            yield
+        except Exception:
+            if self._session.step:
+                self.save(fatal=False, with_env=False)
+            raise
+
+    def require_finite_networks(self) -> None:
+        """Before a save, which would push out a checkpoint that is still good. Not at every step: it waits for the device."""
+        session = self._session
+        if session.agent.learner.finite():
+            return
+        newest = session.store.newest
+        left = (
+            f"{newest.name} is whole: flashsac resume {session.run.path} goes on from it"
+            if newest
+            else "None was saved before"
+        )
+        raise Diverged(
+            f"the networks hold NaN or Inf at step {session.step:,}, so no checkpoint of it is written. {left}. If that does not "
+            "help: train anew with a lower --agent.learning-rate, or --precision fp32."
+        )
+
+
+def restore(session: Session) -> list[str]:
+    """Go on from the newest whole checkpoint; returns what to tell the user."""
+    checkpoint, problems = session.store.load()
+    notes = [f"warning: {problem}" for problem in problems]
+    state, agent = checkpoint.state, session.agent
+    check_same(state["spec"], session.env.spec)
+    session.store.restore_replay(checkpoint, agent.replay)
+    agent.load_state_dict(state["agent"])
+    session.budget.owed, session.clock.seconds = state["owed"], state["seconds"]
+    if checkpoint.lost_until:
+        notes.append(_drop_lost_replay(session, checkpoint))
+    session.episodes.load_state_dict(state["episodes"])
+    session.metrics = state["metrics"]
+    session.best.restore(state["best"])
+    session.step, session.evaluation_due = checkpoint.step, state.get("evaluation_due", False)
+    session.watch.begin(agent.replay.invalid)
+    session.row = next(iter(read_metrics(session.run.path / "metrics.csv")[-1:]), {})
+    notes.append(f"resuming {session.run.task} at step {session.step:,} of {session.config.steps:,}")
+    if state["env"] and session.env.load_state_dict(state["env"]):
+        session.obs = {group: rows.to(session.env.spec.device) for group, rows in state["obs"].items()}
+    else:
+        notes.append(_begin_new_episodes(session))
+    return notes
+
+
+def _drop_lost_replay(session: Session, checkpoint: Checkpoint) -> str:
+    agent = session.agent
+    agent.replay.lose_before(checkpoint.lost_until)
+    session.budget.owed = 0.0  # for transitions that are gone
+    again = "" if agent.warm else f"; learning goes on when there are {session.config.agent.warmup:,} again"
+    left = f"{len(agent.replay):,} transitions are left{again}"
+    return f"warning: part of the replay is damaged and was dropped; {left}"
+
+
+def _begin_new_episodes(session: Session) -> str:
+    # Another seed than at the start, or the same episodes would be collected again.
+    seed = np.random.SeedSequence([session.config.seed, session.step]).generate_state(1)[0]
+    session.obs = session.env.reset(int(seed) % 2**31)
+    session.agent.restart_episodes(session.obs)
+    session.episodes.restart()
+    session.store.save_again_from(session.agent.replay.head - 1)
+    why = "could not be brought back exactly" if session.env.spec.can_save_state else "cannot save its state"
+    return f"this simulator {why}: episodes begin anew, everything else goes on"

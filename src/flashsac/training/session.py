@@ -1,0 +1,80 @@
+"""Everything that one training run consists of, and where it stands."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+from torch import Tensor
+
+from flashsac.config.schema import TrainConfig
+from flashsac.core.agent import Agent
+from flashsac.policies.evaluation import Evaluator
+from flashsac.policies.evaluation_process import ProcessEvaluator
+from flashsac.policies.policy import Policy, make_policy, policy_from
+from flashsac.runs.best import BestPolicy
+from flashsac.runs.checkpoint import CheckpointStore
+from flashsac.runs.directory import Run
+from flashsac.runs.metrics import MetricsLog
+from flashsac.sims.base import OverlappingVecEnv, VecEnv
+from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget
+from flashsac.training.health import SimulatorWatch
+from flashsac.training.progress import Progress
+from flashsac.types import Obs
+
+
+@dataclasses.dataclass
+class Session:
+    """The parts of a run; `build.py` makes them. The fields after `log` change from step to step."""
+
+    run: Run
+    env: VecEnv
+    agent: Agent
+    evaluator: Evaluator | ProcessEvaluator | None
+    """None where nothing is evaluated."""
+    budget: UpdateBudget
+    episodes: EpisodeStats
+    clock: Clock
+    store: CheckpointStore
+    best: BestPolicy
+    watch: SimulatorWatch
+    progress: Progress
+    compiled: bool
+    opened: contextlib.ExitStack
+    """Closes every part, whatever fails on the way."""
+
+    log: MetricsLog = dataclasses.field(init=False)
+    """Opened last: it drops the rows that came after the checkpoint a run goes on from."""
+    obs: Obs = dataclasses.field(default_factory=dict)
+    """What to act on next."""
+    step: int = 0
+    """Transitions collected so far."""
+    metrics: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+    """The newest of every kind; still on the device."""
+    row: dict[str, float] = dataclasses.field(default_factory=dict)
+    """The last row of metrics.csv."""
+    evaluation_due: bool = False
+    """True if an evaluation was left to the resumed run."""
+
+    @property
+    def config(self) -> TrainConfig:
+        return self.run.config
+
+    @property
+    def overlapping_env(self) -> OverlappingVecEnv | None:
+        """The environment, if it simulates while the agent learns."""
+        return self.env if self.config.env.overlap and isinstance(self.env, OverlappingVecEnv) else None
+
+    def policy(self) -> Policy:
+        """A copy of the policy as it stands now, in fp32 as everybody loads it: what is evaluated is what is used."""
+        learner, config = self.agent.learner, self.config
+        live = make_policy(
+            learner.actor,
+            learner.encoder,
+            self.run.task,
+            self.env.spec,
+            config.agent,
+            blind=config.env.blind,
+            options=config.env.options,
+        )
+        return policy_from(live.meta, live.weights(), source="the trainer").to(self.agent.device)

@@ -1,0 +1,153 @@
+"""How a run begins: settled once, then its directory, its environments and its parts are made."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flashsac.config.checks import check, plain
+from flashsac.config.schema import EnvConfig, TrainConfig
+from flashsac.errors import FlashSACError
+from flashsac.policies.evaluation import MAX_STEPS
+from flashsac.runs.directory import Run
+from flashsac.sims.catalog import find_task, suite_of
+from flashsac.sims.registry import choose_engine, environments_in, is_only_one, make_env
+from flashsac.training.build import build
+from flashsac.training.hooks import Hooks
+from flashsac.training.precision import fastest_precision
+from flashsac.training.progress import Progress
+from flashsac.training.trainer import Trainer
+from flashsac.types import EnvSpec
+
+
+def begin(
+    task: Any,
+    config: TrainConfig,
+    *,
+    name: str | None = None,
+    quiet: bool = False,
+    hooks: Sequence[Hooks] = (),
+    continue_from: Path | None = None,
+) -> Trainer:
+    """A new run of a task name, a function that makes environments, or an environment object.
+
+    `name` is what the run calls its task. `continue_from` is another run, whose newest checkpoint this one goes on from.
+    """
+    settled = settle(task, config)
+    run = Run.create(name or task_name(task), settled)
+    try:
+        if continue_from is not None:
+            run.copy_contents(continue_from)
+        return _open(run, task, resume=continue_from is not None, quiet=quiet, hooks=hooks)
+    except BaseException:
+        run.close()
+        run.discard()
+        raise
+
+
+def reopen(run: Run, task: Any, *, quiet: bool = False, hooks: Sequence[Hooks] = ()) -> Trainer:
+    """An existing run, to go on with it."""
+    try:
+        return _open(run, task, resume=True, quiet=quiet, hooks=hooks)
+    except BaseException:
+        run.close()
+        raise
+
+
+def _open(run: Run, task: Any, *, resume: bool, quiet: bool, hooks: Sequence[Hooks]) -> Trainer:
+    progress = Progress(run.config.steps, quiet)
+    env = make_env(task, run.config.env, device=run.config.device)
+    try:
+        run.config, notes = with_environment_facts(task, run.config, env.spec)
+    except BaseException:
+        env.close()
+        raise
+    return build(run, task, env, progress, resume=resume, hooks=hooks, notes=notes)
+
+
+def task_name(task: Any) -> str:
+    """What run and policy call it."""
+    return task if isinstance(task, str) else f"custom:{getattr(task, '__name__', type(task).__name__)}"
+
+
+def settle(task: Any, config: TrainConfig) -> TrainConfig:
+    """Replace every "auto" by what it comes to on this machine, so that the run's config says what was done."""
+    config = plain(config)
+    check(config)
+    env, known = config.env, find_task(task)
+    if known:
+        env = dataclasses.replace(env, engine=choose_engine(known, env))
+    else:
+        _refuse_engine_settings(task, env)
+    if not isinstance(task, str) and not callable(task):
+        env = dataclasses.replace(env, num_envs=environments_in(task))
+    if is_only_one(task):  # nothing can be evaluated or filmed
+        config = dataclasses.replace(config, video=False, eval=dataclasses.replace(config.eval, every=0))
+    device = checked_device(config.device)
+    precision = fastest_precision(torch.device(device)) if config.precision == "auto" else config.precision
+    return dataclasses.replace(config, device=device, env=env, precision=precision)
+
+
+def _refuse_engine_settings(task: Any, env: EnvConfig) -> None:
+    """Only tasks that we know have several engines, with settings of their own."""
+    gym = isinstance(task, str) and suite_of(task) == "gym"
+    if env.options:
+        raise FlashSACError(
+            "--env.options are for tasks on EnvPool or Genesis; this environment is "
+            + ("Gymnasium's." if gym else "your own: set what you want in the function that makes it.")
+        )
+    if env.engine not in ("auto", *(["gymnasium"] if gym else [])):
+        raise FlashSACError(
+            f"--env.engine {env.engine}: this environment comes without a choice of engines. Leave it away."
+        )
+
+
+def checked_device(device: str) -> str:
+    """What "auto" comes to on this machine; refuses a device that it does not have."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
+    if match is None:
+        raise FlashSACError(
+            f"--device {device}: there is no such device. Use auto, cpu, cuda, or cuda:1 for the second GPU."
+        )
+    if device != "cpu" and not torch.cuda.is_available():
+        raise FlashSACError(
+            f"--device {device}: this PyTorch sees no CUDA device. Use --device cpu (also to resume a run that was begun on a GPU), "
+            "or install a CUDA build of torch."
+        )
+    if int(match[1] or 0) >= max(1, torch.cuda.device_count()):
+        raise FlashSACError(f"--device {device}: the last of the GPUs here is cuda:{torch.cuda.device_count() - 1}.")
+    return device
+
+
+def with_environment_facts(task: Any, config: TrainConfig, spec: EnvSpec) -> tuple[TrainConfig, list[str]]:
+    """A user's own environment may decide what was asked of it: the config holds what was made, the notes say so."""
+    asked, notes = config.env, []
+    made = asked
+    if find_task(task) is None:
+        made = dataclasses.replace(asked, num_envs=spec.num_envs, with_state=False)
+        if asked.max_episode_steps is not None:
+            made = dataclasses.replace(made, max_episode_steps=spec.max_episode_steps)
+        if spec.pixels and asked.image_size != EnvConfig().image_size:
+            made = dataclasses.replace(made, image_size=spec.pixels.height)
+    for field in dataclasses.fields(EnvConfig):
+        value, wanted = getattr(made, field.name), getattr(asked, field.name)
+        if value != wanted:
+            flag = f"--env.{field.name.replace('_', '-')} {wanted}"
+            notes.append(f"note: this environment decides by itself, {field.name} is {value}; {flag} does nothing")
+    if spec.pixels and config.agent.n_step == 1:
+        notes.append(
+            "note: this environment shows images, but the settings are those for state; --preset vision has the paper's for images"
+        )
+    if spec.max_episode_steps is None and config.eval.every != 0:
+        notes.append(
+            f"note: this environment names no time limit, so evaluation cuts episodes at {MAX_STEPS:,} steps. "
+            "--env.max-episode-steps N sets a limit, for training too"
+        )
+    return dataclasses.replace(config, env=made), notes
