@@ -24,6 +24,8 @@ from flashsac.training.trainer import Trainer
 from tests import toy_envs
 
 ROOT = Path(__file__).parents[1]
+PATIENCE = 3600.0
+"""Seconds until a test gives up on another process: only one that hangs takes so long, however busy the machine is."""
 
 TINY: dict[str, Any] = dict(
     preset="laptop",
@@ -89,7 +91,7 @@ def lose_newest_checkpoint(run: Path) -> None:
     shutil.rmtree(run / "checkpoints" / f"step-{checkpoint_steps(run)[0]:012d}")
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -98,12 +100,10 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
     return True
 
 
-def cli(
-    *arguments: str, cwd: Path | None = None, check: bool = True, timeout: float = 300, **env: str
-) -> subprocess.CompletedProcess:
+def cli(*arguments: str, cwd: Path | None = None, check: bool = True, **env: str) -> subprocess.CompletedProcess:
     """The command line as a user runs it, in a process of its own."""
     done = subprocess.run(
-        command(*arguments), cwd=cwd, env=environment(**env), capture_output=True, text=True, timeout=timeout
+        command(*arguments), cwd=cwd, env=environment(**env), capture_output=True, text=True, timeout=PATIENCE
     )
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done

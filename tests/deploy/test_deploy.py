@@ -29,7 +29,7 @@ from flashsac.deploy.unitree_remote import A
 from flashsac.errors import FlashSACError
 from flashsac.robots.playground import G1_JOYSTICK as ROBOT
 from tests.deploy.fake_robots import remote
-from tests.helpers import cli, environment
+from tests.helpers import PATIENCE, cli, environment
 
 STIFFNESS = np.array([joint.stiffness for joint in ROBOT.joints])
 DAMPING = np.array([joint.damping for joint in ROBOT.joints])
@@ -59,7 +59,7 @@ sys.exit(main(sys.argv[1:]))
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert "velocity error" in done.stdout
@@ -360,7 +360,7 @@ def test_the_report_outlives_whoever_reads_the_lines(g1_file, tmp_path):
     written = tmp_path / "report.json"
     command = f"{sys.executable} -m flashsac deploy {g1_file} --seconds 0.1 --episodes 2 --report {written} | head -n 1"
     environ = environment() | {"PYTHONUNBUFFERED": "1"}
-    subprocess.run(command, shell=True, env=environ, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, shell=True, env=environ, check=True, capture_output=True, timeout=PATIENCE)
     assert len(json.loads(written.read_text())["episodes"]) >= 1
     assert [file.name for file in tmp_path.iterdir()] == ["report.json"]
 
@@ -412,6 +412,6 @@ def test_signals_damp_for_a_second_and_still_report(g1_file, number):
     running.send_signal(number)
     time.sleep(0.2)
     running.send_signal(number)  # impatience, or a terminal that is closed twice, must not cut the damping short
-    out, _ = running.communicate(timeout=20)
+    out, _ = running.communicate(timeout=PATIENCE)
     assert "stopped: by hand" in out or "fall" in out
     assert running.returncode in (130, 3)

@@ -16,6 +16,7 @@ pytest.importorskip("mjlab")
 from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.robots.catalog import robot_of
 from flashsac.runs.metrics import read_metrics
+from tests.helpers import PATIENCE
 
 TASK = "Mjlab-Cartpole-Swingup-FlashSAC"
 SMALL = (
@@ -28,7 +29,7 @@ SMALL = (
 
 def train(folder: Path, *arguments: str) -> str:
     command = [str(Path(sys.executable).parent / "train"), TASK, *SMALL, *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout + done.stderr
 

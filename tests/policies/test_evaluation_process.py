@@ -24,7 +24,7 @@ from flashsac.policies.policy import Policy, make_policy
 from flashsac.runs.metrics import read_metrics
 from flashsac.sims import engines
 from flashsac.sims.registry import make_env, must_evaluate_apart
-from tests.helpers import ROOT, TINY, environment, wait_until
+from tests.helpers import PATIENCE, ROOT, TINY, environment, wait_until
 
 pytest.importorskip("mujoco")
 
@@ -80,7 +80,7 @@ def test_a_child_that_dies_is_an_error_and_not_a_wait(elsewhere):
 
 def test_told_to_stop_it_does_not_wait_for_the_episodes(stepped):
     evaluator, policy = ProcessEvaluator(TELLING, CONFIG, episodes=10**6, seed=7), random_policy(0, TELLING)
-    threading.Thread(target=lambda: (wait_until(stepped.exists, 120), evaluator.abandon())).start()
+    threading.Thread(target=lambda: (wait_until(stepped.exists), evaluator.abandon())).start()
     with pytest.raises(EvaluationAbandoned):
         evaluator.judge(policy)
     assert stepped.exists(), "it was told before it had begun"
@@ -144,8 +144,8 @@ def test_it_ends_with_a_trainer_that_was_killed(stepped):
     )
     assert trainer.stdout is not None
     child = psutil.Process(int(trainer.stdout.readline()))
-    assert wait_until(stepped.exists, 120), "it never began to evaluate"
+    assert wait_until(stepped.exists), "it never began to evaluate"
     assert child.is_running()
     trainer.kill()
     trainer.wait()
-    child.wait(timeout=20)
+    child.wait(timeout=PATIENCE)

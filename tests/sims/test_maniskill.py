@@ -20,7 +20,7 @@ from flashsac.sims.check import check_env
 from flashsac.sims.engines import Options
 from flashsac.sims.registry import make_env
 from flashsac.sims.vector.workers import WorkerVecEnv
-from tests.helpers import environment, tiny_run
+from tests.helpers import PATIENCE, environment, tiny_run
 
 OURS = [task for task in tasks().values() if task.suite == "maniskill"]
 NEEDS_DOWNLOAD = "PickSingleYCB-v1"
@@ -171,7 +171,7 @@ def test_without_a_vulkan_device():
         env=environment(VK_ICD_FILENAMES="/nonexistent", VK_DRIVER_FILES="/nonexistent"),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode != 0
     assert "MissingExtra: ManiSkill needs a Vulkan device" in done.stderr

@@ -18,6 +18,7 @@ from flashsac.sims.adapters.mjlab import MjlabVecEnv
 from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
 from flashsac.sims.registry import make_env
+from tests.helpers import PATIENCE
 
 CARTPOLE = "mjlab:Mjlab-Cartpole-Swingup"
 GROUPS = {"actor": ("actor",), "critic": ("critic",)}
@@ -168,7 +169,7 @@ def test_without_a_gl_library(tmp_path):
     environment = {**os.environ, "MUJOCO_GL": "osmesa", "PYOPENGL_PLATFORM": "osmesa"}
     if ctypes.util.find_library("OSMesa"):
         pytest.skip("OSMesa is installed")
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode != 0
     last = done.stderr.strip().splitlines()[-1]  # before it mjlab itself complains
     assert last.startswith("error:")

@@ -134,9 +134,7 @@ def test_send_returns_before_the_step_is_done(make):
     action.zero_()  # ours again: must not change the step that was begun
     assert (env.receive().reward < 0).all()
     env.step(action)
-    started = time.monotonic()
-    env.send(action)  # this one never ends
-    assert time.monotonic() - started < 5
+    env.send(action)  # this step never ends: what waited for it would never get to the next line
     workers = worker_ids(env)
     env.close()
     assert all(gone(pid) for pid in workers), "a worker that hangs must be killed"

@@ -12,7 +12,7 @@ import pytest
 
 from flashsac.training.compile import compiler_missing
 from flashsac.training.interrupts import graceful_stop
-from tests.helpers import checkpoint_steps, command, environment, wait_until
+from tests.helpers import PATIENCE, checkpoint_steps, command, environment, wait_until
 
 QUICK = (
     "train gym:Pendulum-v1 --preset laptop --steps 300 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 "
@@ -62,9 +62,9 @@ def test_ctrl_c_while_compiling_saves_first(tmp_path):
             return any(".main.cpp" in " ".join(child.cmdline()) for child in me.children(recursive=True))
         return False
 
-    assert wait_until(compiles, 120)
+    assert wait_until(compiles)
     os.killpg(process.pid, signal.SIGINT)
-    out, errors = process.communicate(timeout=300)
+    out, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors.decode()[-2000:]
     assert b"Go on with" in out
     assert b"Traceback" not in errors
@@ -83,7 +83,7 @@ def test_a_run_whose_progress_nobody_reads_any_more_goes_on(tmp_path):
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()  # as `| head -1` does
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert checkpoint_steps(tmp_path / "run")[0] == 300
 
@@ -91,5 +91,5 @@ def test_a_run_whose_progress_nobody_reads_any_more_goes_on(tmp_path):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_a_run_whose_progress_goes_to_a_full_disk_goes_on(tmp_path):
     with open("/dev/full", "w") as full:
-        subprocess.run(command(*QUICK, str(tmp_path / "run")), env=environment(), stdout=full, timeout=120)
+        subprocess.run(command(*QUICK, str(tmp_path / "run")), env=environment(), stdout=full, timeout=PATIENCE)
     assert checkpoint_steps(tmp_path / "run")[0] == 300

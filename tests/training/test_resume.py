@@ -24,7 +24,17 @@ from flashsac.runs.metrics import TIMINGS, read_metrics
 from flashsac.sims.vector.sequential import SequentialVecEnv
 from flashsac.training.start import reopen
 from tests import toy_envs
-from tests.helpers import TINY, StopAt, checkpoint_steps, cli, command, environment, lose_newest_checkpoint, tiny_run
+from tests.helpers import (
+    PATIENCE,
+    TINY,
+    StopAt,
+    checkpoint_steps,
+    cli,
+    command,
+    environment,
+    lose_newest_checkpoint,
+    tiny_run,
+)
 
 HOPPER = (
     "train mujoco:Hopper-v4 --preset single --steps 900 --seed 7 --agent.warmup 150 --agent.batch-size 32 "
@@ -71,7 +81,7 @@ def test_killed_again_and_again_equals_left_alone(tmp_path, arguments):
     kills = 0
     while kills < 3:
         reached = checkpoint_steps(killed)[0] if checkpoint_steps(killed) else 0
-        deadline = time.time() + 120
+        deadline = time.time() + PATIENCE
         while process.poll() is None and time.time() < deadline:
             now = checkpoint_steps(killed)
             if now and now[0] > reached:
@@ -84,7 +94,7 @@ def test_killed_again_and_again_equals_left_alone(tmp_path, arguments):
         process.wait()
         kills += 1
         process = subprocess.Popen(command("resume", str(killed)), env=environment(), stdout=subprocess.DEVNULL)
-    assert process.wait(timeout=300) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert kills, "the run ended before it could be killed"
     assert_equal_runs(alone, killed)
 
@@ -95,11 +105,11 @@ def test_signals_save_and_say_how_to_resume(tmp_path, number):
     cli(*HOPPER, "--compile", "off", "--run-dir", str(alone))
     arguments = [*HOPPER, "--compile", "off", "--run-dir", str(stopped)]
     process = subprocess.Popen(command(*arguments), env=environment(), stdout=subprocess.PIPE, text=True)
-    deadline = time.time() + 120
+    deadline = time.time() + PATIENCE
     while not checkpoint_steps(stopped) and time.time() < deadline:
         time.sleep(0.01)
     process.send_signal(number)
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert f"flashsac resume {stopped}" in output
     assert checkpoint_steps(stopped)[0] < 900
