@@ -1,81 +1,54 @@
-"""The choice of precision, and compiled code: where it is kept, and that it is the right one."""
+"""Compiled code: where it is kept, and that it is the right one."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 import torch
 
-from flashsac.training import compile as compiler
+from flashsac.training.compile import compiler_for, compiler_missing
+from flashsac.training.compile_cache import Compiled, source_digest
 
 CPU = torch.device("cpu")
-
-
-@pytest.mark.parametrize(
-    ("bf16", "fp16", "choice"),
-    [
-        (0.5, 0.4, "bf16"),  # both native: the wider range wins
-        (9.0, 0.5, "fp16"),  # an older GPU
-        (9.0, 9.0, "fp32"),  # a CPU that emulates both
-        (0.9, 0.9, "fp32"),  # not worth it
-    ],
-)
-def test_precision_is_chosen_by_measurement(monkeypatch, bf16, fp16, choice):
-    monkeypatch.setattr(compiler, "product_seconds", lambda device: {"fp32": 1.0, "bf16": bf16, "fp16": fp16})
-    assert compiler.fastest_precision(CPU) == choice
-
-
-def test_a_run_whose_precision_is_only_emulated_here_is_told_so(monkeypatch):
-    monkeypatch.setattr(compiler, "product_seconds", lambda device: {"fp32": 1.0, "bf16": 9.0, "fp16": 0.5})
-    said, slow = compiler.precision_notes(CPU, "bf16")
-    assert "matrix products in bf16" in said
-    assert "bf16 take 9 times as long" in slow
-    assert len(compiler.precision_notes(CPU, "fp16")) == 1
-    assert compiler.precision_notes(CPU, "fp32") == []
-
-
-def test_it_measures_this_machine():
-    seconds = compiler.product_seconds(CPU)
-    assert set(seconds) == {"fp32", "bf16", "fp16"}
-    assert all(0 < value < 10 for value in seconds.values())
 
 
 def test_the_compiler_that_counts_is_the_one_torch_will_call(monkeypatch):
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr("shutil.which", lambda name: name if name == "clang++" else None)
     monkeypatch.delenv("CXX", raising=False)
-    assert "no C++ compiler was found (g++)" in (compiler.compiler_missing() or "")
+    assert "no C++ compiler was found (g++)" in (compiler_missing() or "")
     monkeypatch.setenv("CXX", "clang++")
-    assert "C++" not in (compiler.compiler_missing() or "")
+    assert "C++" not in (compiler_missing() or "")
 
 
 def test_compiled_code_is_kept_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # so that it is put back afterwards
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-    compiler.compiler_for(CPU)
+    compiler_for(CPU)
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "flashsac" / "compiled")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
-    compiler.compiler_for(CPU)
+    compiler_for(CPU)
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "elsewhere", "the user's own choice wins"
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    compiler.compiler_for(CPU)
+    compiler_for(CPU)
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ, "nowhere to write: torch's own place"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    compiler.compiler_for(CPU)
+    compiler_for(CPU)
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ, "made by somebody else"
 
 
 def test_nothing_imports_the_compiler_before_its_cache_is_chosen(tmp_path):
     """torch fixes the directory when torch._dynamo is imported."""
     code = (
-        "import os, sys, torch, flashsac.training.trainer as t; assert 'torch._dynamo' not in sys.modules;"
+        "import os, sys, torch, flashsac.training.start, flashsac.training.compile as t; assert 'torch._dynamo' not in sys.modules;"
         "t.compiler_for(torch.device('cpu')); import torch._inductor.utils; from torch._inductor.runtime.cache_dir_utils "
         "import cache_dir; print(cache_dir())"
     )
@@ -95,15 +68,15 @@ class Counter:
         return self.total.sum()
 
 
-def fresh(step: float) -> tuple[Counter, compiler.Compiled, float]:
+def fresh(step: float) -> tuple[Counter, Compiled, float]:
     counter = Counter(step)
-    compiled = compiler.Compiled(counter.add)
+    compiled = Compiled(counter.add)
     return counter, compiled, compiled(torch.arange(3.0)).item()
 
 
 def test_compiled_code_is_kept_and_loaded_instead_of_compiled_again(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    compiler.compiler_for(CPU)
+    compiler_for(CPU)
     counter, compiled, total = fresh(2.0)
     assert total == 6.0
     assert compiled(torch.ones(3)).item() == 12.0
@@ -113,12 +86,12 @@ def test_compiled_code_is_kept_and_loaded_instead_of_compiled_again(monkeypatch,
     assert fresh(3.0)[2] == 9.0, "a constant is built in: this is other code"
     assert len(list((tmp_path / "flashsac").iterdir())) == 2
 
-    with monkeypatch.context() as patch:
-        patch.setattr(compiler.Compiled, "_compile", lambda *_: pytest.fail("compiled again"))
-        counter, compiled, total = fresh(2.0)
-        assert (total, counter.total.tolist()) == (6.0, [0.0, 2.0, 4.0])
-        with pytest.raises(AssertionError):
-            compiled(torch.ones(4))  # not what it was compiled for
+    written = kept.stat().st_mtime_ns
+    counter, compiled, total = fresh(2.0)
+    assert (total, counter.total.tolist()) == (6.0, [0.0, 2.0, 4.0])
+    assert kept.stat().st_mtime_ns == written, "compiled again"
+    with pytest.raises(AssertionError):
+        compiled(torch.ones(4))  # not what it was compiled for
 
     kept.write_bytes(kept.read_bytes()[:1000])
     assert fresh(2.0)[2] == 6.0, "a file cut short is made anew"
@@ -131,25 +104,31 @@ def test_compiled_code_is_kept_and_loaded_instead_of_compiled_again(monkeypatch,
 def test_code_of_another_owner_is_not_taken(monkeypatch, tmp_path):
     """The file's name should tell them apart already; what was compiled knows for itself."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    compiler.compiler_for(CPU)
-    monkeypatch.setattr(compiler.Compiled, "_path", lambda *_: tmp_path / "the-same")
+    compiler_for(CPU)
     assert fresh(2.0)[2] == 6.0
+    (kept,) = (tmp_path / "flashsac").iterdir()
+    shutil.copy(kept, Compiled(Counter(3.0).add).path((torch.arange(3.0),)))
     assert fresh(3.0)[2] == 9.0
+
+
+def test_no_source_to_digest_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no source of the algorithm"):
+        source_digest(tmp_path)
 
 
 def test_a_function_replaced_for_an_experiment_is_compiled_anew(monkeypatch):
     from flashsac.core import networks
 
-    compiled = compiler.Compiled(Counter(2.0).add)
-    before = compiled._path((torch.ones(3),))
-    assert compiled._path((torch.ones(3),)) == before
+    compiled = Compiled(Counter(2.0).add)
+    before = compiled.path((torch.ones(3),))
+    assert compiled.path((torch.ones(3),)) == before
     with monkeypatch.context() as patch:
         patch.setattr(networks, "_unit_rows", lambda weight: weight)
-        assert compiled._path((torch.ones(3),)) != before
+        assert compiled.path((torch.ones(3),)) != before
     with monkeypatch.context() as patch:
         patch.setattr(networks.BatchNorm, "forward", lambda self, x, train: x)
-        assert compiled._path((torch.ones(3),)) != before
-    assert compiled._path((torch.ones(3),)) == before
+        assert compiled.path((torch.ones(3),)) != before
+    assert compiled.path((torch.ones(3),)) == before
 
 
 def test_acting_compiled_equals_uncompiled(make_spec):
@@ -161,6 +140,6 @@ def test_acting_compiled_equals_uncompiled(make_spec):
     obs, noise = {"actor": torch.randn(2, 5)}, torch.randn(2, 3)
     with torch.no_grad():
         expected = learner.explore(obs, noise)
-        assert torch.allclose(compiler.compiler_for(CPU)(learner.explore)(obs, noise), expected, atol=1e-6)
+        assert torch.allclose(compiler_for(CPU)(learner.explore)(obs, noise), expected, atol=1e-6)
         mean, log_std = learner.actor(obs["actor"], False)
     assert torch.equal(expected, torch.tanh(mean + log_std.exp() * noise))

@@ -33,7 +33,7 @@ class Compiled:
 
     def __call__(self, *args: Any) -> Any:
         if self._run is None:
-            path = self._path(args)
+            path = self.path(args)
             self._run = functools.partial((self._load(path, args) or self._compile(path, args)).fn, self._owner)
         return self._run(*args)
 
@@ -57,12 +57,17 @@ class Compiled:
             unfinished.replace(path)
         return made
 
-    def _path(self, args: tuple) -> Path:
-        """Another file for everything that other code would be generated for."""
+    def path(self, args: tuple) -> Path:
+        """Where it is kept: another file for everything that other code would be generated for."""
         from torch._inductor.runtime.cache_dir_utils import cache_dir
 
         machine = (platform.machine(), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())
-        versions = (torch.__version__, platform.python_version(), _source_digest(), _names())
+        versions = (
+            torch.__version__,
+            platform.python_version(),
+            source_digest(Path(flashsac.core.__path__[0])),
+            _names(),
+        )
         everything = (_description((self._owner, args)), torch.is_grad_enabled(), machine, versions)
         digest = hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
         return Path(cache_dir(), "flashsac", f"{self._function.__name__}-{digest}")
@@ -102,11 +107,12 @@ def _description(x: Any) -> Any:
 
 
 @functools.cache
-def _source_digest() -> str:
-    core = sorted(Path(flashsac.core.__path__[0]).rglob("*.py"))
-    if not core:  # or stale compiled code would be loaded in silence
-        raise RuntimeError(f"no source of flashsac.core was found in {flashsac.core.__path__}")
-    files = [Path(__file__), Path(__file__).with_name("compile.py"), *core]
+def source_digest(core: Path) -> str:
+    """A checksum of the algorithm's sources and of what compiles them."""
+    sources = sorted(core.rglob("*.py"))
+    if not sources:  # or stale compiled code would be loaded in silence
+        raise FileNotFoundError(f"no source of the algorithm was found in {core}")
+    files = [Path(__file__), Path(__file__).with_name("compile.py"), *sources]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
