@@ -121,10 +121,11 @@ def _install(sim: Sim) -> str:
 
 
 def _build(sim: Sim) -> None:
-    """The environment of the simulator, unless it was finished before from the same pins."""
+    """The environment of the simulator, unless it was finished before from the same pins and entry points."""
     folder = sim.python.parents[1]
     pins, finished = ROOT / "constraints" / f"{sim.venv}.txt", folder / "installed.txt"
-    if finished.exists() and finished.read_text() == pins.read_text():
+    wanted = pins.read_text() + (ROOT / "pyproject.toml").read_text()
+    if finished.exists() and finished.read_text() == wanted:
         return
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [sim.python, "-m", "pip", "install", "--quiet", "--constraint", pins]
@@ -134,7 +135,7 @@ def _build(sim: Sim) -> None:
     subprocess.run([*pip, "--editable", f"{ROOT}[{extras}]", "pytest"], check=True)
     if sim.venv == "maniskill":
         subprocess.run(["sh", ROOT / "scripts" / "install_vulkan.sh"], check=True)
-    finished.write_text(pins.read_text())
+    finished.write_text(wanted)
 
 
 @functools.cache
