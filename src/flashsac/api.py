@@ -1,4 +1,4 @@
-"""The library's front door: configure, train, resume."""
+"""The library's front door: train, resume, evaluate, play."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import dataclasses
 import json
 import re
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from flashsac.config.checks import check, plain
-from flashsac.config.schema import EnvConfig, PresetName, TrainConfig, to_dict
+from flashsac.config.schema import EngineName, EnvConfig, PresetName, TrainConfig, to_dict
 from flashsac.errors import FlashSACError
-from flashsac.policies.evaluation import MAX_STEPS
-from flashsac.policies.policy import find_policy
-from flashsac.policies.video import record
+from flashsac.policies.evaluation import MAX_STEPS, Evaluation, evaluate_policy
+from flashsac.policies.find import locate_policy, policy_file
+from flashsac.policies.policy import Policy
+from flashsac.policies.video import checked_out, record
 from flashsac.runs.best import best_score
 from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import Result, Run
@@ -25,11 +27,14 @@ from flashsac.runs.metrics import read_metrics
 from flashsac.sims.catalog import find_task, suite_of
 from flashsac.sims.defaults import configure
 from flashsac.sims.registry import choose_engine, environments_in, is_only_one
+from flashsac.system.files import write_atomic
 from flashsac.training.precision import fastest_precision
 from flashsac.training.trainer import Trainer
 from flashsac.types import EnvSpec
 
 VIDEO_SECONDS = 10.0
+SEED = 12345
+"""Seed of the episodes that `evaluate` and `play` show, unless another is given."""
 
 
 def resolve(task: Any, config: TrainConfig) -> TrainConfig:
@@ -182,9 +187,7 @@ def _settle(run: Run, task: Any, spec: EnvSpec) -> list[str]:
             run.config = dataclasses.replace(run.config, env=made)
             file = run.path / "config.json"
             content = json.loads(file.read_text()) | {"config": to_dict(run.config)}
-            temporary = run.path / ".config.writing"
-            temporary.write_text(json.dumps(content, indent=2) + "\n")
-            temporary.replace(file)
+            write_atomic(file, json.dumps(content, indent=2) + "\n")
     if spec.pixels and run.config.agent.n_step == 1:
         notes.append(
             "note: this environment shows images, but the settings are those for state; --preset vision has the paper's for images"
@@ -202,7 +205,7 @@ def _film(run: Run, task: Any, quiet: bool) -> Path | None:
     say = (lambda line: None) if quiet else _print
     say(f"drawing {VIDEO_SECONDS:.0f} s of video (--no-video to skip) ...")
     try:
-        policy, out = find_policy(run.path), run.path / "videos" / "final.mp4"
+        policy, out = policy_file(run.path), run.path / "videos" / "final.mp4"
         return record(policy, out, task=task, env=run.config.env, seconds=VIDEO_SECONDS, say=say)
     except Exception as error:  # whatever a user's own environment throws when it is asked to draw
         if not quiet:
@@ -213,3 +216,40 @@ def _film(run: Run, task: Any, quiet: bool) -> Path | None:
 def _print(line: str) -> None:
     with contextlib.suppress(OSError):  # a full disk or a closed terminal costs the line, not the video
         print(line, flush=True)
+
+
+def evaluate(
+    run_or_policy: str | Path | Policy,
+    env: Any = None,
+    episodes: int = 10,
+    seed: int = SEED,
+    *,
+    checkpoint: str | int | None = None,
+    options: Sequence[str] | None = None,
+    engine: EngineName | Literal["auto"] | None = None,
+) -> Evaluation:
+    """Returns, lengths and successes of a trained policy.
+
+    `env` is a task name, a function that makes environments, or an environment. A run that was begun from Python with an environment
+    of your own needs it. `options` ("name=value") and `engine` replace those of the training; `()` gives the task's own settings.
+    """
+    return evaluate_policy(locate_policy(run_or_policy, env, checkpoint, options, engine), episodes, seed)
+
+
+def play(
+    run_or_policy: str | Path | Policy,
+    env: Any = None,
+    out: str | Path | None = None,
+    *,
+    seconds: float = 15.0,
+    seed: int = SEED,
+    checkpoint: str | int | None = None,
+    options: Sequence[str] | None = None,
+    engine: EngineName | Literal["auto"] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Path:
+    """Film a trained policy; returns the video (default: play.mp4 among the run's videos). The rest as in `evaluate`."""
+    file = None if out is None else checked_out(Path(out))  # before anything is made
+    located = locate_policy(run_or_policy, env, checkpoint, options, engine)
+    out = file or located.videos / "play.mp4"
+    return record(located.policy, out, task=located.task, env=located.env, seed=seed, seconds=seconds, say=say)

@@ -31,7 +31,9 @@ def run(tmp_path) -> Path:
 def test_a_policy_gives_the_same_actions(name):
     recorded = json.loads((POLICIES / "actions.json").read_text())[name]
     policy = flashsac.load_policy(RUN if name == "run" else POLICIES / f"{name}.safetensors")
-    obs = {group: np.array(rows, "uint8" if group == "pixels" else "float32") for group, rows in recorded["obs"].items()}
+    obs = {
+        group: np.array(rows, "uint8" if group == "pixels" else "float32") for group, rows in recorded["obs"].items()
+    }
     np.testing.assert_allclose(policy(obs), recorded["actions"], atol=1e-5)
 
 

@@ -16,10 +16,11 @@ import filelock
 
 from flashsac.config.schema import TrainConfig, from_dict, to_dict
 from flashsac.errors import RunDirectoryError
+from flashsac.runs import layout
 from flashsac.runs.provenance import machine, version, versions
+from flashsac.system.files import UNFINISHED, write_atomic
 
-LEFTOVERS = {".lock", ".config.writing"}
-"""Files of ours that a run which never began may have left behind."""
+LOCK = ".lock"
 
 
 @dataclasses.dataclass
@@ -41,7 +42,7 @@ class Run:
 
     def __init__(self, path: Path, task: str, config: TrainConfig):
         self.path, self.task, self.config = path, task, config
-        self._lock = filelock.FileLock(path / ".lock")
+        self._lock = filelock.FileLock(path / LOCK)
         try:
             self._lock.acquire(timeout=0)
         except filelock.Timeout as error:
@@ -53,21 +54,19 @@ class Run:
     def create(cls, task: str, config: TrainConfig) -> Run:
         """A new run; refuses a directory that already holds one."""
         path = Path(config.run_dir) if config.run_dir else _make_default(task, config.seed)
-        if (path / "config.json").exists():
+        if (path / layout.CONFIG).exists():
             raise RunDirectoryError(
                 f"{path} already holds a run. Continue it with: flashsac resume {path} (from Python: flashsac.resume), or choose "
                 "another run directory."
             )
         # Also of hidden files: `discard` deletes the directory again if the run cannot begin.
-        if path.exists() and (not path.is_dir() or {item.name for item in path.iterdir()} - LEFTOVERS):
+        if path.exists() and (not path.is_dir() or any(not _left_over(item) for item in path.iterdir())):
             raise RunDirectoryError(f"{path} exists and is not an empty directory. Choose another --run-dir.")
         content = {"task": task, "config": to_dict(config), "versions": versions(), "machine": machine()}
         try:
             path.mkdir(parents=True, exist_ok=True)
             run = cls(path, task, config)
-            temporary = path / ".config.writing"
-            temporary.write_text(json.dumps(content, indent=2) + "\n")
-            temporary.rename(path / "config.json")
+            write_atomic(path / layout.CONFIG, json.dumps(content, indent=2) + "\n")
         except OSError as error:
             raise RunDirectoryError(
                 f"{path} cannot be written ({error.strerror}). Choose another --run-dir."
@@ -102,7 +101,7 @@ def read_task_and_seed(path: str | Path) -> tuple[str, int]:
 
 
 def _read(path: str | Path, pick: Callable[[dict], tuple[str, Any]]) -> tuple[str, Any]:
-    file = Path(path) / "config.json"
+    file = Path(path) / layout.CONFIG
     if not file.exists():
         raise RunDirectoryError(f"{path} is no run directory: it has no config.json. `flashsac train TASK` makes one.")
     try:
@@ -111,6 +110,11 @@ def _read(path: str | Path, pick: Callable[[dict], tuple[str, Any]]) -> tuple[st
         raise RunDirectoryError(
             f"{file} cannot be read by flashsac {version('flashsac')} ({error}). It is damaged or from another version."
         ) from error
+
+
+def _left_over(path: Path) -> bool:
+    """True for files that a run which never began may have left behind."""
+    return path.name == LOCK or path.name.startswith(UNFINISHED)
 
 
 def _make_default(task: str, seed: int) -> Path:

@@ -15,7 +15,7 @@ from torch import Tensor
 from flashsac.core.agent import Agent
 from flashsac.errors import BadSimulation, CheckpointError, Diverged, EvaluationAbandoned, FlashSACError
 from flashsac.policies.evaluation_process import make_evaluator
-from flashsac.policies.policy import Policy, make_policy, policy_from
+from flashsac.policies.policy import Policy, snapshot
 from flashsac.runs.best import BestPolicy
 from flashsac.runs.checkpoint import CheckpointStore, check_same, fingerprint
 from flashsac.runs.directory import Result, Run
@@ -28,7 +28,7 @@ from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget, crosse
 from flashsac.training.health import SimulatorWatch
 from flashsac.training.interrupts import caught
 from flashsac.training.precision import DTYPES, precision_notes
-from flashsac.training.progress import Progress
+from flashsac.training.progress import COLUMNS, Progress
 from flashsac.training.replay_storage import make_replay, remove_ring
 from flashsac.types import Obs, Step
 
@@ -112,6 +112,7 @@ class Trainer:
         self.log = self._open(
             MetricsLog(
                 run.path,
+                columns=COLUMNS,
                 resume_step=self.step if resume else None,
                 wandb_project=config.wandb,
                 config=dataclasses.asdict(config),
@@ -221,16 +222,17 @@ class Trainer:
     def _evaluate(self) -> dict[str, float] | None:
         """None if we were told to stop."""
         assert self.evaluator is not None
+        policy = self.policy()
         with self._saved_on_failure():
             try:
-                scores = self.evaluator.judge(self.policy()).summary()
+                scores = self.evaluator.evaluate(policy).summary()
             except EvaluationAbandoned:
                 return None
             except FlashSACError as error:
                 self.progress.say(f"warning: {error}\nTraining goes on; the next evaluation will be tried again.")
                 return {}
         try:
-            self.best.offer(self.step, scores, self._save_policy)
+            self.best.offer(self.step, scores, lambda path: self._save_policy(policy, path))
         except OSError as error:
             self.progress.say(
                 f"warning: the best policy so far could not be written ({error.strerror}); training goes on"
@@ -304,7 +306,7 @@ class Trainer:
             "evaluation_due": self._evaluation_due,
         }
         try:
-            self.store.save(self.step, state, self.replay, self._save_policy)
+            self.store.save(self.step, state, self.replay, self.policy().save)
         except CheckpointError as error:
             if fatal:
                 raise
@@ -313,17 +315,14 @@ class Trainer:
         return True
 
     def policy(self) -> Policy:
-        """A copy of it as it stands now, in fp32 as for everybody who loads it: what is judged must be what is used."""
-        learner, config = self.agent.learner, self.config
-        task, spec, env = self.run.task, self.env.spec, config.env
-        live = make_policy(
-            learner.actor, learner.encoder, task, spec, config.agent, blind=env.blind, options=env.options
-        )
-        return policy_from(live.meta, live.weights(), source="the trainer").to(self.agent.device)
+        """A copy of the policy as it is now. The copy that is evaluated is the one that is saved."""
+        learner, spec, env = self.agent.learner, self.env.spec, self.config.env
+        about = (self.run.task, spec, self.config.agent)
+        return snapshot(learner.actor, learner.encoder, *about, blind=env.blind, options=env.options)
 
-    def _save_policy(self, path: Path) -> None:
+    def _save_policy(self, policy: Policy, path: Path) -> None:
         self._check_networks()  # an episode that NaN ends at once may well have the best return of all
-        self.policy().save(path)
+        policy.save(path)
 
     def _load(self) -> list[str]:
         checkpoint, problems = self.store.load()

@@ -20,6 +20,7 @@ from flashsac.api import resolve
 from flashsac.config.schema import AgentConfig, EnvConfig, EvalConfig, ReplayConfig, TrainConfig
 from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.policies.policy import Policy, policy_from
+from flashsac.runs import layout
 from flashsac.runs.directory import Run, read_config
 from flashsac.sims.adapters.mjlab import MjlabVecEnv
 from flashsac.training.trainer import Trainer
@@ -241,9 +242,10 @@ class _BorrowedEnv(MjlabVecEnv):
 
 def _require_whole(run: Path, step: int) -> None:
     """Replay and optimizers are kept of the newest checkpoints only; an older policy, or one alone, can be played, not trained on."""
-    if not (run / "checkpoints").is_dir():
+    checkpoints = run / layout.CHECKPOINTS
+    if not checkpoints.is_dir():
         raise CheckpointError(f"{run} does not exist: the policy can be played, but to go on the whole run is needed.")
-    saved = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]
+    saved = [layout.step_of(folder) for folder in layout.checkpoint_folders(checkpoints)]
     if saved and max(saved) != step:
         raise CheckpointError(
             f"this model is from step {step:,}, but its run went on to step {max(saved):,}. Training goes on from the newest model of "
@@ -253,4 +255,4 @@ def _require_whole(run: Path, step: int) -> None:
 
 def _copy_run(source: Path, target: Path) -> None:
     """mjlab gives a resumed run a directory of its own; the old one stays as it is."""
-    shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "config.json"))
+    shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", layout.CONFIG))
