@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from flashsac.policies.find import find
+from flashsac.policies.find import locate_policy
 from flashsac.sims.registry import make_env
 from flashsac.types import EnvSpec
 
@@ -31,7 +31,7 @@ def asked_and_done(critic: Tensor, spec: EnvSpec, task: str) -> tuple[Tensor, Te
 
 
 def main(run: str, out: str) -> None:
-    found = find(run, checkpoint="last")
+    found = locate_policy(run, checkpoint="last")
     env = make_env(found.task, dataclasses.replace(found.env, num_envs=ROBOTS, privileged=True, overlap=False))
     obs, asked, done = env.reset(SEED), [], []
     for _ in range(STEPS):

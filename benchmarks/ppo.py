@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from rsl_rl.env import VecEnv as RslRlVecEnv
@@ -22,7 +23,7 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
 from flashsac.config.schema import EnvConfig, EvalConfig, TrainConfig
-from flashsac.policies.evaluation import Evaluator
+from flashsac.policies.evaluation import Evaluation, Evaluator
 from flashsac.policies.evaluation_process import EVAL_SEED
 from flashsac.runs.directory import Run
 from flashsac.runs.metrics import MetricsLog, read_metrics
@@ -30,6 +31,8 @@ from flashsac.sims.base import VecEnv
 from flashsac.sims.registry import make_env
 from flashsac.training.counters import Clock, EpisodeStats
 from flashsac.types import Obs
+
+COLUMNS = ("step", "episodes", "return", "length", *Evaluation.METRICS, "action_std", "seconds", "steps_per_second")
 
 
 def settings(discount: float, steps_each: int, init_std: float) -> dict:
@@ -124,7 +127,7 @@ def train(
     # config.json, which `flashsac report` reads, has FlashSAC's settings; of those only task, seed and environments hold here.
     (run_dir / "ppo.json").write_text(json.dumps(ppo | {"num_envs": num_envs}, indent=2) + "\n")
     runner = OnPolicyRunner(environments, ppo, log_dir=None, device="cpu")
-    metrics = MetricsLog(run_dir)
+    metrics = MetricsLog(run_dir, columns=COLUMNS)
     clock, due, best = Clock(), 0.0, float("-inf")
     while clock.seconds < seconds:
         clock.start(runner.current_learning_iteration * steps_each * num_envs)
@@ -137,13 +140,14 @@ def train(
         due += eval_every
         policy = runner.get_inference_policy()
         with torch.inference_mode():
-            judged = evaluator.run(lambda obs, policy=policy: policy(as_tensordict(obs)).clamp(-1.0, 1.0)).summary()
-        row = {"step": step, **environments.episodes.summary(), **judged, "action_std": policy.output_std.mean().item()}
+            act = lambda obs, policy=policy: policy(as_tensordict(obs)).clamp(-1.0, 1.0)
+            scores = evaluator.evaluate(SimpleNamespace(act=act)).summary()
+        row = {"step": step, **environments.episodes.summary(), **scores, "action_std": policy.output_std.mean().item()}
         row |= {"seconds": clock.seconds, "steps_per_second": rate}
         metrics.write(row)
         print("  ".join(f"{name} {value:,.6g}" for name, value in row.items()), flush=True)
-        if judged["eval_return"] > best:
-            best = judged["eval_return"]
+        if scores["eval_return"] > best:
+            best = scores["eval_return"]
             runner.save(str(run_dir / "best.pt"))
     runner.save(str(run_dir / "last.pt"))
     metrics.close()

@@ -11,7 +11,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from flashsac.policies.policy import load_policy
+from flashsac.policies.find import load_policy
 from flashsac.runs.metrics import TIMINGS, read_metrics
 
 

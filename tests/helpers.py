@@ -19,6 +19,7 @@ from torch import Tensor
 
 import flashsac
 from flashsac.core.update import Chance, Rates
+from flashsac.runs.layout import checkpoint_folders, step_of
 from flashsac.training.hooks import Hooks
 from flashsac.training.trainer import Trainer
 from tests import toy_envs
@@ -83,12 +84,12 @@ def from_file(path: str) -> ModuleType:
 
 
 def checkpoint_steps(run: Path) -> list[int]:
-    return sorted((int(path.name.split("-")[1]) for path in (run / "checkpoints").glob("step-*")), reverse=True)
+    return [step_of(folder) for folder in checkpoint_folders(run / "checkpoints")]
 
 
 def lose_newest_checkpoint(run: Path) -> None:
     """As if the run had been killed before it."""
-    shutil.rmtree(run / "checkpoints" / f"step-{checkpoint_steps(run)[0]:012d}")
+    shutil.rmtree(checkpoint_folders(run / "checkpoints")[0])
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:

@@ -15,10 +15,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "train": "flashsac.api",
     "resume": "flashsac.api",
-    "evaluate": "flashsac.policies.find",
-    "play": "flashsac.policies.find",
+    "evaluate": "flashsac.api",
+    "play": "flashsac.api",
     "configure": "flashsac.sims.defaults",
-    "load_policy": "flashsac.policies.policy",
+    "load_policy": "flashsac.policies.find",
     "Policy": "flashsac.policies.policy",
     "TrainConfig": "flashsac.config.schema",
     "FlashSACError": "flashsac.errors",
@@ -27,11 +27,11 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from flashsac.api import resume, train
+    from flashsac.api import evaluate, play, resume, train
     from flashsac.config.schema import TrainConfig
     from flashsac.errors import FlashSACError
-    from flashsac.policies.find import evaluate, play
-    from flashsac.policies.policy import Policy, load_policy
+    from flashsac.policies.find import load_policy
+    from flashsac.policies.policy import Policy
     from flashsac.sims.check import check_env
     from flashsac.sims.defaults import configure
     from flashsac.sims.registry import make_env

@@ -1,18 +1,20 @@
-"""The library's front door: configure, train, resume."""
+"""The library's front door: train, resume, evaluate, play."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from flashsac.config.schema import PresetName, TrainConfig
+from flashsac.config.schema import EngineName, PresetName, TrainConfig
 from flashsac.errors import FlashSACError
-from flashsac.policies.policy import find_policy
-from flashsac.policies.video import record
+from flashsac.policies.evaluation import Evaluation, evaluate_policy
+from flashsac.policies.find import locate_policy, policy_file
+from flashsac.policies.policy import Policy
+from flashsac.policies.video import checked_out, record
 from flashsac.runs.best import best_score
 from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import Run
@@ -24,6 +26,8 @@ from flashsac.training.start import begin, checked_device, reopen
 from flashsac.training.trainer import Result, Trainer
 
 VIDEO_SECONDS = 10.0
+SEED = 12345
+"""Seed of the episodes that `evaluate` and `play` show, unless another is given."""
 
 
 def train(
@@ -102,7 +106,7 @@ def _film(run: Run, task: Any, quiet: bool) -> Path | None:
     say = (lambda line: None) if quiet else _print
     say(f"drawing {VIDEO_SECONDS:.0f} s of video (--no-video to skip) ...")
     try:
-        policy, out = find_policy(run.path), run.path / "videos" / "final.mp4"
+        policy, out = policy_file(run.path), run.path / "videos" / "final.mp4"
         return record(policy, out, task=task, env=run.config.env, seconds=VIDEO_SECONDS, say=say)
     except Exception as error:  # whatever a user's own environment throws when it is asked to draw
         if not quiet:
@@ -113,3 +117,40 @@ def _film(run: Run, task: Any, quiet: bool) -> Path | None:
 def _print(line: str) -> None:
     with contextlib.suppress(OSError):  # a full disk or a closed terminal costs the line, not the video
         print(line, flush=True)
+
+
+def evaluate(
+    run_or_policy: str | Path | Policy,
+    env: Any = None,
+    episodes: int = 10,
+    seed: int = SEED,
+    *,
+    checkpoint: str | int | None = None,
+    options: Sequence[str] | None = None,
+    engine: EngineName | Literal["auto"] | None = None,
+) -> Evaluation:
+    """Returns, lengths and successes of a trained policy.
+
+    `env` is a task name, a function that makes environments, or an environment. A run that was begun from Python with an environment
+    of your own needs it. `options` ("name=value") and `engine` replace those of the training; `()` gives the task's own settings.
+    """
+    return evaluate_policy(locate_policy(run_or_policy, env, checkpoint, options, engine), episodes, seed)
+
+
+def play(
+    run_or_policy: str | Path | Policy,
+    env: Any = None,
+    out: str | Path | None = None,
+    *,
+    seconds: float = 15.0,
+    seed: int = SEED,
+    checkpoint: str | int | None = None,
+    options: Sequence[str] | None = None,
+    engine: EngineName | Literal["auto"] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Path:
+    """Film a trained policy; returns the video (default: play.mp4 among the run's videos). The rest as in `evaluate`."""
+    file = None if out is None else checked_out(Path(out))  # before anything is made
+    located = locate_policy(run_or_policy, env, checkpoint, options, engine)
+    out = file or located.videos / "play.mp4"
+    return record(located.policy, out, task=located.task, env=located.env, seed=seed, seconds=seconds, say=say)

@@ -21,14 +21,14 @@ ppo = from_file("benchmarks/ppo.py")
 
 
 def test_evaluation_is_no_training_time_and_comes_once_more_at_the_end(tmp_path, monkeypatch):
-    seeds, evaluate = [], ppo.Evaluator.run
+    seeds, evaluate = [], ppo.Evaluator.evaluate
 
-    def slowly(evaluator, act):
+    def slowly(evaluator, policy):
         seeds.append(evaluator.seed)
         time.sleep(0.5)
-        return evaluate(evaluator, act)
+        return evaluate(evaluator, policy)
 
-    monkeypatch.setattr(ppo.Evaluator, "run", slowly)
+    monkeypatch.setattr(ppo.Evaluator, "evaluate", slowly)
     began, run = time.monotonic(), tmp_path / "run"
     ppo.train("tests.toy_envs:make_point", run, 1.0, num_envs=2, seed=3, eval_every=0.4, eval_episodes=2, steps_each=12)
     took, rows = time.monotonic() - began, read_metrics(run / "metrics.csv")

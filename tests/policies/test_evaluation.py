@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from flashsac.types import EnvSpec, Step
 from tests import toy_envs
 
 LENGTHS = torch.tensor([1, 4])
+STILL = SimpleNamespace(act=lambda obs: torch.zeros(2, 1))
 
 
 class ShortAndLong(Unsaved):
@@ -36,7 +39,7 @@ def test_every_environment_has_its_quota(episodes):
     """Else eight short episodes would end before the second long one. And asked twice, it finds the same."""
     evaluator = Evaluator(ShortAndLong, EnvConfig(), episodes, seed=0)
     for _ in range(2):
-        found = evaluator.run(lambda obs: torch.zeros(2, 1))
+        found = evaluator.evaluate(STILL)
         assert found.returns.tolist() == [1, 4, 1, 4][:episodes]
         assert found.lengths.tolist() == [1, 4, 1, 4][:episodes]
         assert found.successes.tolist() == [0, 1, 0, 0][:episodes], "at any time of its own episode"
@@ -44,15 +47,14 @@ def test_every_environment_has_its_quota(episodes):
 
 
 def test_what_is_made_of_them():
-    scores = Evaluator(ShortAndLong, EnvConfig(), 4, seed=0).run(lambda obs: torch.zeros(2, 1)).summary()
+    scores = Evaluator(ShortAndLong, EnvConfig(), 4, seed=0).evaluate(STILL).summary()
     assert scores == {"eval_return": 2.5, "eval_length": 2.5, "eval_success": 0.25}
 
 
 def test_success_that_is_told_only_at_the_end_of_an_episode():
     """While one environment ends its episode, the others say nothing."""
-    found = Evaluator(toy_envs.JudgedAtTheEnd, EnvConfig(), 12, seed=0).run(
-        lambda obs: torch.zeros(len(obs["actor"]), 2)
-    )
+    still = SimpleNamespace(act=lambda obs: torch.zeros(len(obs["actor"]), 2))
+    found = Evaluator(toy_envs.JudgedAtTheEnd, EnvConfig(), 12, seed=0).evaluate(still)
     assert set(found.lengths) == {3, 4}
     assert found.successes.tolist() == (found.lengths == 3).tolist()
 

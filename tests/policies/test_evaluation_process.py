@@ -20,7 +20,7 @@ from flashsac.core.update import Learner
 from flashsac.errors import EvaluationAbandoned, FlashSACError
 from flashsac.policies.evaluation import Evaluator
 from flashsac.policies.evaluation_process import ProcessEvaluator
-from flashsac.policies.policy import Policy, make_policy
+from flashsac.policies.policy import Policy, snapshot
 from flashsac.runs.metrics import read_metrics
 from flashsac.sims import engines
 from flashsac.sims.registry import make_env, must_evaluate_apart
@@ -39,7 +39,7 @@ def random_policy(seed: int, task: str = TASK) -> Policy:
     spec = make_env(task, CONFIG).spec
     config = AgentConfig()
     learner = Learner(spec, config, torch.device("cpu"))
-    return make_policy(learner.actor, learner.encoder, task, spec, config)
+    return snapshot(learner.actor, learner.encoder, task, spec, config)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_scores_equal_those_of_this_process(elsewhere):
     scores = []
     for seed in (0, 1):  # the second one goes to the same child
         policy = random_policy(seed)
-        expected, found = here.run(policy.act), elsewhere.judge(policy)
+        expected, found = here.evaluate(policy), elsewhere.evaluate(policy)
         for field in dataclasses.fields(expected):
             assert np.array_equal(getattr(found, field.name), getattr(expected, field.name), equal_nan=True), field.name
         scores.append(found.returns)
@@ -71,18 +71,18 @@ def test_scores_equal_those_of_this_process(elsewhere):
 
 
 def test_a_child_that_dies_is_an_error_and_not_a_wait(elsewhere):
-    elsewhere.judge(random_policy(0))
+    elsewhere.evaluate(random_policy(0))
     os.kill(elsewhere._child.process.pid, signal.SIGKILL)
     with pytest.raises(FlashSACError, match=r"died with code -9[\s\S]*--eval\.every 0"):
-        elsewhere.judge(random_policy(0))
-    assert len(elsewhere.judge(random_policy(0)).returns) == 20, "the next evaluation starts a new child"
+        elsewhere.evaluate(random_policy(0))
+    assert len(elsewhere.evaluate(random_policy(0)).returns) == 20, "the next evaluation starts a new child"
 
 
 def test_told_to_stop_it_does_not_wait_for_the_episodes(stepped):
     evaluator, policy = ProcessEvaluator(TELLING, CONFIG, episodes=10**6, seed=7), random_policy(0, TELLING)
     threading.Thread(target=lambda: (wait_until(stepped.exists), evaluator.abandon())).start()
     with pytest.raises(EvaluationAbandoned):
-        evaluator.judge(policy)
+        evaluator.evaluate(policy)
     assert stepped.exists(), "it was told before it had begun"
     assert evaluator.close() is None, "the child is gone already"
 
@@ -90,20 +90,20 @@ def test_told_to_stop_it_does_not_wait_for_the_episodes(stepped):
 def test_what_the_child_cannot_do_is_said_in_its_words():
     evaluator = ProcessEvaluator("mujoco:Hopper-v5000", CONFIG, episodes=2, seed=0)
     with pytest.raises(FlashSACError, match="Hopper-v4"):
-        evaluator.judge(random_policy(0))
+        evaluator.evaluate(random_policy(0))
     evaluator.close()
 
 
 def test_a_crash_in_the_child_shows_its_last_line():
     evaluator = ProcessEvaluator(TASK, CONFIG, episodes=None, seed=0)  # a bug, as far as the child can tell
     with pytest.raises(FlashSACError, match="died with code 1: TypeError"):
-        evaluator.judge(random_policy(0))
+        evaluator.evaluate(random_policy(0))
 
 
 def test_close_ends_the_child():
     evaluator = ProcessEvaluator(TASK, CONFIG, episodes=1, seed=0)
     evaluator.close()  # never started: nothing to end
-    evaluator.judge(random_policy(0))
+    evaluator.evaluate(random_policy(0))
     assert evaluator.close() == 0
     assert evaluator.close() is None
 
@@ -131,12 +131,12 @@ def test_it_ends_with_a_trainer_that_was_killed(stepped):
         [
             sys.executable,
             "-c",
-            "from flashsac.evaluation_process import ProcessEvaluator\n"
-            "from tests.test_evaluation_process import CONFIG, TELLING, random_policy\n"
+            "from flashsac.policies.evaluation_process import ProcessEvaluator\n"
+            "from tests.policies.test_evaluation_process import CONFIG, TELLING, random_policy\n"
             "evaluator = ProcessEvaluator(TELLING, CONFIG, episodes=10**6, seed=0)\n"
             "evaluator._child = evaluator._start()\n"
             "print(evaluator._child.process.pid, flush=True)\n"
-            "evaluator.judge(random_policy(0, TELLING))\n",
+            "evaluator.evaluate(random_policy(0, TELLING))\n",
         ],
         cwd=ROOT,
         stdout=subprocess.PIPE,

@@ -19,7 +19,7 @@ from flashsac.deploy.onnx_policy import KEY, OnnxPolicy
 from flashsac.deploy.safety import Safety
 from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.policies import export as exporting
-from flashsac.policies.policy import find_policy, load_policy
+from flashsac.policies.find import load_policy, policy_file
 from flashsac.robots.catalog import robot_of
 from flashsac.robots.description import Robot
 from flashsac.robots.playground import OF_TRAINING_ALONE, SETTINGS
@@ -77,7 +77,7 @@ def test_the_robot_is_the_one_it_was_trained_as(tmp_path):
     env = dict(num_envs=2, blind=True, options=options)
     run = tiny_run(tmp_path / "run", G1, steps=150, eval=dict(every=0), env=env)
     alone = tmp_path / "alone.safetensors"
-    alone.write_bytes(find_policy(run).read_bytes())
+    alone.write_bytes(policy_file(run).read_bytes())
     assert main([str(alone), "--out", str(tmp_path / "g1.onnx"), "--observations", "64"]) == 0
     robot = OnnxPolicy(tmp_path / "g1.onnx").robot()
     assert robot.action_scale == (0.25,) * 29

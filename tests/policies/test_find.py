@@ -9,8 +9,7 @@ import pytest
 
 import flashsac
 from flashsac.errors import CheckpointError, FlashSACError
-from flashsac.policies.find import find
-from flashsac.policies.policy import find_policy
+from flashsac.policies.find import locate_policy, policy_file
 from tests import toy_envs
 from tests.helpers import cli, tiny_run
 
@@ -42,7 +41,7 @@ def test_task_on_the_command_line(run, tmp_path):
     task = "tests.toy_envs:make_point"
     rows = [f"{task},{i},{expected.returns[i]:.6g},20,{expected.successes[i]:.0f}" for i in range(3)]
     assert table.read_text().splitlines() == ["task,episode,return,length,success", *rows]
-    assert str(find_policy(run, "last")) in done.stdout
+    assert str(policy_file(run, "last")) in done.stdout
     done = cli("eval", str(run), "--task", "gym:Pendulum-v1", check=False)
     assert "the environment now shows 3 numbers" in done.stderr
 
@@ -50,13 +49,13 @@ def test_task_on_the_command_line(run, tmp_path):
 def test_checkpoints_by_any_name(run):
     folder = run / "checkpoints"
     last, earlier = folder / "step-000000000600", folder / "step-000000000400"
-    assert find_policy(run) == find_policy(folder) == find_policy(run, "best") == folder / "best.safetensors"
-    assert find_policy(run, "last") == find_policy(last) == last / "policy.safetensors"
-    assert find_policy(run, "400") == find_policy(run, 400) == find_policy(folder, earlier.name) == find_policy(earlier)
+    assert policy_file(run) == policy_file(folder) == policy_file(run, "best") == folder / "best.safetensors"
+    assert policy_file(run, "last") == policy_file(last) == last / "policy.safetensors"
+    assert policy_file(run, "400") == policy_file(run, 400) == policy_file(folder, earlier.name) == policy_file(earlier)
     with pytest.raises(CheckpointError, match="no checkpoint '7' in .*; there are best, last, 600, 400"):
-        find_policy(run, 7)
+        policy_file(run, 7)
     with pytest.raises(CheckpointError, match="one policy already"):
-        find_policy(folder / "best.safetensors", "last")
+        policy_file(folder / "best.safetensors", "last")
     for path in (folder, last):
         assert len(flashsac.evaluate(path, toy_envs.make_point, episodes=1).returns) == 1
 
@@ -95,10 +94,10 @@ def test_a_policy_says_what_it_is_and_refuses_nan(run):
     ("change", "problem"),
     [
         (lambda meta: meta.pop("obs_dim"), "does not understand .KeyError: 'obs_dim'"),
-        (lambda meta: meta["network"].update(depth=3), "does not understand .TypeError"),
+        (lambda meta: meta["agent"].update(depth=3, version=1), "not know: depth, version. Version .* wrote it"),
         (lambda meta: meta.update(action_low=None), "does not understand .TypeError"),
         (
-            lambda meta: meta["network"].update(width=10**7),
+            lambda meta: meta["agent"].update(actor_width=10**7),
             "not hold the weights",
         ),  # of which one layer takes 1.6 petabytes
     ],
@@ -158,9 +157,9 @@ def test_other_settings_of_the_simulator_than_those_of_the_training(tmp_path):
         told = cli("eval", str(run), "--episodes", "2", *flags).stdout
         number = f"{returns.mean():.{1 if returns.max() >= 100 else 2}f}"
         assert f"{name}{settings}: return {number} ±" in told
-    elsewhere = find(run, "playground:Go1JoystickRoughTerrain")
+    elsewhere = locate_policy(run, "playground:Go1JoystickRoughTerrain")
     assert elsewhere.env.options == (), "the training's settings are for the training's task"
     assert str(elsewhere) == "playground:Go1JoystickRoughTerrain"
-    assert find(run, engine="jax").env.engine == "jax"
+    assert locate_policy(run, engine="jax").env.engine == "jax"
     with pytest.raises(FlashSACError, match="has no such setting"):
         flashsac.evaluate(run, episodes=2, options=["no_such=1"])

@@ -9,7 +9,7 @@ import pytest
 
 import flashsac
 from flashsac.errors import RenderError
-from flashsac.policies.policy import find_policy
+from flashsac.policies.find import policy_file
 from flashsac.policies.video import record
 from tests import toy_envs
 from tests.helpers import TINY, cli
@@ -28,7 +28,7 @@ def trained(tmp_path, task, **env):
 @pytest.mark.parametrize("task", ["mujoco:HalfCheetah-v4", "dmc:cartpole-balance", "playground:Go1JoystickFlatTerrain"])
 def test_video_shows_something_that_moves(tmp_path, task):
     run = trained(tmp_path, task)
-    out = record(find_policy(run), tmp_path / "video.mp4", seconds=1.0)
+    out = record(policy_file(run), tmp_path / "video.mp4", seconds=1.0)
     frames = np.stack(imageio.mimread(out, memtest=False)).astype(np.float32)
     assert len(frames) >= 10
     assert frames.std() > 5, "not one colour"
@@ -38,7 +38,7 @@ def test_video_shows_something_that_moves(tmp_path, task):
 def test_a_policy_is_filmed_in_what_it_was_trained_in(tmp_path):
     run = trained(tmp_path, "playground:Go1JoystickFlatTerrain", blind=True, options=("noise_level=0.5",))
     assert flashsac.play(run, seconds=0.1) == run / "videos" / "play.mp4"
-    assert record(find_policy(run), tmp_path / "alone.mp4", seconds=0.1).exists(), "the file alone knows what is hidden"
+    assert record(policy_file(run), tmp_path / "alone.mp4", seconds=0.1).exists(), "the file alone knows what is hidden"
     config = run / "config.json"
     config.write_text(config.read_text().replace("noise_level=0.5", "noise_lvl=0.5"))
     with pytest.raises(RenderError, match="Did you mean noise_level"):
@@ -57,7 +57,7 @@ def test_a_renderer_that_dies_does_not_take_the_caller_with_it(tmp_path, monkeyp
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(RenderError, match="apt-get install"):
-        record(find_policy(run), tmp_path / "video.mp4", seconds=1.0)
+        record(policy_file(run), tmp_path / "video.mp4", seconds=1.0)
 
 
 def test_training_goes_on_without_gl(tmp_path):

@@ -16,10 +16,12 @@ import torch
 import flashsac
 from flashsac.core.agent import Agent
 from flashsac.errors import CheckpointError, Diverged
-from flashsac.policies.policy import find_policy, load_policy
+from flashsac.policies.find import load_policy, policy_file
 from flashsac.runs.best import best_score
-from flashsac.runs.checkpoint import CheckpointStore, flatten, unflatten
+from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import Run
+from flashsac.runs.seal import seal
+from flashsac.runs.tree import flatten, unflatten
 from flashsac.training.hooks import Hooks
 from flashsac.training.start import reopen
 from tests import toy_envs
@@ -213,12 +215,10 @@ def test_checkpoint_of_another_task(tmp_path):
 
 
 def test_checkpoint_of_another_format(tmp_path):
-    from flashsac.runs import checkpoint as module
-
     run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=0)
     manifest = run / "checkpoints" / "step-000000000200" / "manifest.json"
     content = json.loads(manifest.read_text().splitlines()[0])
-    manifest.write_text(module._sealed(content | {"format": 99}))
+    manifest.write_text(seal(content | {"format": 99}))
     with pytest.raises(CheckpointError, match="format 99"):
         CheckpointStore(run, "custom:make_point").load()
 
@@ -280,7 +280,7 @@ def test_full_disk_loses_nothing(tmp_path, capfd):
     assert not list((tmp_path / "full" / "checkpoints").glob("*step*"))
     alone = tmp_path / "full" / "checkpoints" / "policy-000000000400.safetensors"
     assert f"the policy alone was written to {alone}" in str(caught.value)
-    assert find_policy(tmp_path / "full", "last") == find_policy(tmp_path / "full", 400) == alone
+    assert policy_file(tmp_path / "full", "last") == policy_file(tmp_path / "full", 400) == alone
     assert load_policy(alone).task == "custom:make_point"
     assert [path.name for path in alone.parent.glob("policy*")] == [alone.name], "only the newest"
     assert flashsac.resume(tmp_path / "full", toy_envs.make_point, quiet=True).step == 400

@@ -41,7 +41,7 @@ def evaluated(run_dir, task) -> float:
     from flashsac.policies.evaluation import Evaluator
 
     policy = flashsac.load_policy(run_dir)
-    return float(Evaluator(task, EnvConfig(), 10, seed=99).run(policy.act).returns.mean())
+    return float(Evaluator(task, EnvConfig(), 10, seed=99).evaluate(policy).returns.mean())
 
 
 def test_asymmetric_critic_learns(tmp_path):

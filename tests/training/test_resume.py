@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from flashsac.errors import CheckpointError
 from flashsac.policies.evaluation import Evaluator
 from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import Run
+from flashsac.runs.layout import checkpoint_folders
 from flashsac.runs.metrics import TIMINGS, read_metrics
 from flashsac.sims.vector.sequential import SequentialVecEnv
 from flashsac.training.start import reopen
@@ -56,7 +58,7 @@ def metrics(run: Path) -> list[dict[str, str]]:
 
 
 def final_state(run: Path) -> dict:
-    newest = run / "checkpoints" / f"step-{checkpoint_steps(run)[0]:012d}"
+    newest = checkpoint_folders(run / "checkpoints")[0]
     return load_file(newest / "state.safetensors")
 
 
@@ -120,15 +122,16 @@ def test_signals_save_and_say_how_to_resume(tmp_path, number):
 def test_ctrl_c_in_an_evaluation_leaves_it_to_the_resumed_run(tmp_path, monkeypatch, capsys):
     """It ends with the next step of the episode, not with the last, and what was not measured is measured later."""
     alone = tiny_run(tmp_path / "alone", env=dict(num_envs=1))
-    run, stopped, evaluations = Evaluator.run, tmp_path / "stopped", []
+    evaluate, stopped, evaluations = Evaluator.evaluate, tmp_path / "stopped", []
 
-    def interrupted(evaluator, act):
+    def interrupted(evaluator, policy):
         evaluations.append(evaluator)
         if len(evaluations) == 2:
-            return run(evaluator, lambda obs: os.kill(os.getpid(), signal.SIGINT) or act(obs))
-        return run(evaluator, act)
+            act = lambda obs: os.kill(os.getpid(), signal.SIGINT) or policy.act(obs)
+            return evaluate(evaluator, types.SimpleNamespace(act=act))
+        return evaluate(evaluator, policy)
 
-    monkeypatch.setattr(Evaluator, "run", interrupted)
+    monkeypatch.setattr(Evaluator, "evaluate", interrupted)
     result = flashsac.train(toy_envs.make_point, run_dir=str(stopped), **TINY | dict(env=dict(num_envs=1)))
     assert result.interrupted
     assert "stopping: saving a checkpoint (once more to stop at once)" in capsys.readouterr().out

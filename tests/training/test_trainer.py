@@ -164,7 +164,7 @@ def test_a_run_that_cannot_begin_leaves_nothing(tmp_path, monkeypatch):
 def test_metrics_of_an_older_version_are_kept(tmp_path):
     """A run resumed after a column was added; and the line that a crash cut off goes."""
     (tmp_path / "metrics.csv").write_text("step,return\n100,1.5\n200,2.5\n300\n")
-    log = MetricsLog(tmp_path, resume_step=200)
+    log = MetricsLog(tmp_path, columns=["step", "return", "velocity_loss"], resume_step=200)
     log.write({"step": 300, "return": 3.5, "velocity_loss": 0.25})
     log.close()
     assert read_metrics(tmp_path / "metrics.csv") == [
@@ -192,7 +192,7 @@ def test_a_log_that_fails_is_left_out_and_the_others_go_on(tmp_path, monkeypatch
         tries.append(scalar)
         raise OSError("no space")
 
-    log = MetricsLog(tmp_path, wandb_project="robots", say=said.append)
+    log = MetricsLog(tmp_path, columns=["step", "return"], wandb_project="robots", say=said.append)
     monkeypatch.setattr(log._tensorboard, "add_scalar", full)
     for step in (100, 200):
         log.write({"step": step, "return": 1.5})
@@ -212,7 +212,7 @@ def test_wandb_runs_go_on_under_one_id(tmp_path, monkeypatch):
     module.init = lambda **settings: started.append(settings) or types.SimpleNamespace(log=print, finish=print)
     monkeypatch.setitem(sys.modules, "wandb", module)
     for step in (None, 0):
-        MetricsLog(tmp_path, resume_step=step, wandb_project="robots").close()
+        MetricsLog(tmp_path, columns=["step"], resume_step=step, wandb_project="robots").close()
     first, second = started
     assert first["id"] == second["id"]
     assert len(first["id"]) == 16
@@ -221,8 +221,8 @@ def test_wandb_runs_go_on_under_one_id(tmp_path, monkeypatch):
 
 def test_what_is_judged_is_what_is_used(tmp_path, monkeypatch):
     """Of a run in bf16 too: the policy that is scored acts like the file that is loaded afterwards, to the last bit."""
-    judged, judge = [], Evaluator.judge
-    monkeypatch.setattr(Evaluator, "judge", lambda self, policy: (judged.append(policy), judge(self, policy))[1])
+    judged, evaluate = [], Evaluator.evaluate
+    monkeypatch.setattr(Evaluator, "evaluate", lambda self, policy: (judged.append(policy), evaluate(self, policy))[1])
     run = tiny_run(tmp_path / "run", precision="bf16", eval=dict(every=600, episodes=2))
     loaded = flashsac.load_policy(run, "last")
     obs = {"actor": torch.randn(64, loaded.obs_dim, generator=torch.Generator().manual_seed(0))}

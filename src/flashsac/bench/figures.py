@@ -6,6 +6,8 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
+from flashsac.system.files import replacing
+
 
 class Row(NamedTuple):
     """One figure."""
@@ -49,7 +51,7 @@ def caveats(rows: list[Row], earlier: list[Row] | None) -> list[str]:
 
 def write_csv(rows: list[Row], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
+    with replacing(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(Row._fields)
         writer.writerows((*row[:3], f"{row.value:.6g}", row.unit) for row in rows)

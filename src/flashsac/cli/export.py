@@ -7,8 +7,9 @@ from pathlib import Path
 
 from flashsac.cli.parsing import leading
 from flashsac.errors import FlashSACError, MissingExtra
-from flashsac.policies.export import count_rows, export, recorded, trained_steps
-from flashsac.policies.policy import find_policy, load_policy
+from flashsac.policies.export import count_rows, export, recorded
+from flashsac.policies.find import policy_file, trained_steps
+from flashsac.policies.policy import read_policy
 from flashsac.robots.catalog import robot_of
 from flashsac.system.files import check_writable
 
@@ -40,14 +41,14 @@ def main(arguments: list[str]) -> int:
     run = Path(path)
     out = Path(options.out) if options.out else (run if run.is_dir() else run.parent) / "policy.onnx"
     _check(options, out)
-    policy_file = find_policy(run, options.checkpoint)
-    policy = load_policy(policy_file)
+    file = policy_file(run, options.checkpoint)
+    policy = read_policy(file)
     obs, source = recorded(policy, run, options.observations, options.task)
-    worst = export(policy, out, obs, step=trained_steps(policy_file), torchscript=options.torchscript)
+    worst = export(policy, out, obs, step=trained_steps(file), torchscript=options.torchscript)
     about = robot_of(policy.task)
-    print(f"policy: {policy_file}, {policy.task}" + (f", for {about.name}" if about else ", no robot is known for it"))
-    for file, difference in worst.items():
-        print(f"wrote {file}; largest difference from the policy {difference:.1e} over {count_rows(obs):,} {source}")
+    print(f"policy: {file}, {policy.task}" + (f", for {about.name}" if about else ", no robot is known for it"))
+    for written, difference in worst.items():
+        print(f"wrote {written}; largest difference from the policy {difference:.1e} over {count_rows(obs):,} {source}")
     if about:
         print(f"next:\n  flashsac deploy {out} --robot mujoco")
     return 0

@@ -182,12 +182,12 @@ def _finish(result: Result) -> int:
 def _eval(arguments: list[str]) -> int:
     path, rest = leading_path(arguments)
     options = _options(EvalOptions, rest, "flashsac eval RUN", needs=path)
-    from flashsac.policies.find import find, measure
-    from flashsac.policies.policy import find_policy
+    from flashsac.policies.evaluation import evaluate_policy
+    from flashsac.policies.find import locate_policy, policy_file
 
-    found = find(str(path), options.task, options.checkpoint, options.env.options, options.env.engine)
-    result = measure(found, options.episodes, options.seed)
-    print(f"policy: {find_policy(Path(str(path)), options.checkpoint)}")
+    found = locate_policy(str(path), options.task, options.checkpoint, options.env.options, options.env.engine)
+    result = evaluate_policy(found, options.episodes, options.seed)
+    print(f"policy: {policy_file(Path(str(path)), options.checkpoint)}")
     mean, spread, low, high = (
         # To the digit that matters: returns are thousands in one suite, hundredths in another.
         f"{value:.1f}" if result.returns.max() >= 100 else f"{value:.2f}"
@@ -206,11 +206,12 @@ def _eval(arguments: list[str]) -> int:
 def _play(arguments: list[str]) -> int:
     path, rest = leading_path(arguments)
     options = _options(PlayOptions, rest, "flashsac play RUN", needs=path)
-    from flashsac.policies.find import find, play
+    from flashsac.api import play
+    from flashsac.policies.find import locate_policy
     from flashsac.policies.video import has_display, show
 
     if options.window or (options.window is None and options.out is None and has_display()):
-        found = find(str(path), options.task, options.checkpoint, options.env.options, options.env.engine)
+        found = locate_policy(str(path), options.task, options.checkpoint, options.env.options, options.env.engine)
         show(found.policy, found.task, found.env, seed=options.seed, seconds=options.seconds)
         return 0
     out = play(

@@ -7,7 +7,6 @@ import csv
 import dataclasses
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from flashsac.deploy.loop import Episode
 from flashsac.deploy.onnx_policy import PolicyInfo
+from flashsac.system.files import write_atomic
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,13 +129,7 @@ def describe(info: PolicyInfo) -> str:
 
 
 def write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
-    text = json.dumps(about | {"episodes": rows}, indent=2) + "\n"
-    if path.exists() and not path.is_file():  # /dev/stdout
-        path.write_text(text)
-        return
-    temporary = path.with_name(f".{path.name}.writing")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+    write_atomic(path, json.dumps(about | {"episodes": rows}, indent=2) + "\n")
 
 
 class Log:

@@ -16,6 +16,7 @@ from flashsac.runs.directory import read_task_and_seed
 from flashsac.runs.metrics import read_metrics
 from flashsac.sims.adapters.pixels import ACTION_REPEAT
 from flashsac.sims.catalog import tasks
+from flashsac.system.files import replacing
 
 BOOTSTRAPS = 2000
 LABEL = "flashsac"
@@ -177,7 +178,7 @@ def report(
 
 
 def _write_csv(path: Path, task: str, named: dict[str, list[Curve]]) -> Path:
-    with path.open("w", newline="") as file:
+    with replacing(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["task", "name", "kind", "axis", "x", "value", "ci_low", "ci_high", "seed", "seeds"])
         for name, curves in named.items():
@@ -240,6 +241,7 @@ def _draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str
     panels[0].legend(frameon=False)
     averaged = others or any(len(curves) > 1 for curves in named.values())
     figure.suptitle(f"{task}: mean over seeds, 95% bootstrap interval" if averaged else task)
-    figure.savefig(path, dpi=110)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=110)
     plt.close(figure)
     return path

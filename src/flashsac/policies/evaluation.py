@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import dataclasses
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -15,8 +14,9 @@ from torch import Tensor
 
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import EvaluationAbandoned, FlashSACError
-from flashsac.policies.policy import Policy
-from flashsac.sims.registry import make_env
+from flashsac.policies.find import PolicyOnTask
+from flashsac.sims.registry import make_env, more_like
+from flashsac.system.files import replacing
 from flashsac.types import Obs
 
 MAX_PARALLEL = 16
@@ -26,7 +26,13 @@ MAX_STEPS = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """One number per episode; success is NaN where the simulator did not speak of it."""
+    """One number per episode; success is NaN where the simulator did not report it."""
+
+    METRICS: ClassVar[dict[str, str]] = {
+        "eval_return": "mean return of the evaluation episodes",
+        "eval_length": "mean length of the evaluation episodes, in steps",
+        "eval_success": "share of the evaluation episodes that succeeded, where the simulator reports success",
+    }
 
     returns: np.ndarray
     lengths: np.ndarray
@@ -40,15 +46,21 @@ class Evaluation:
         return out
 
     def write_csv(self, path: Path, task: str) -> None:
-        """A row an episode; `task` with the settings it was judged in."""
+        """Write one row per episode; `task` names the task and its settings."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
+        with replacing(path) as temporary, temporary.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("task", "episode", "return", "length", "success"))
             for i, (total, length, success) in enumerate(zip(self.returns, self.lengths, self.successes, strict=True)):
                 writer.writerow(
                     (task, i, f"{total:.6g}", f"{length:.0f}", "" if math.isnan(success) else f"{success:g}")
                 )
+
+
+class Acting(Protocol):
+    """Anything that chooses actions in [-1, 1]: a policy, or what another algorithm has trained."""
+
+    def act(self, obs: Obs) -> Tensor: ...
 
 
 class Evaluator:
@@ -64,14 +76,12 @@ class Evaluator:
         # By how many there are, which an environment of the user's own may decide by itself.
         self.quota = math.ceil(episodes / self.env.spec.num_envs)
 
-    def judge(self, policy: Policy) -> Evaluation:
-        return self.run(policy.act)
-
     def abandon(self) -> None:
         """From a signal handler: no more evaluations, and the one that is running ends without a result."""
         self._abandoned = True
 
-    def run(self, act: Callable[[Obs], Tensor]) -> Evaluation:
+    def evaluate(self, policy: Acting) -> Evaluation:
+        """Run the episodes, the same ones every time."""
         num_envs = self.env.spec.num_envs
         returns, lengths = torch.zeros(num_envs), torch.zeros(num_envs)
         success = torch.full((num_envs,), float("nan"))
@@ -80,7 +90,7 @@ class Evaluator:
         while any(len(done) < self.quota for done in finished):
             if self._abandoned:
                 raise EvaluationAbandoned("told to stop")
-            step = self.env.step(act(obs))
+            step = self.env.step(policy.act(obs))
             obs = step.obs
             returns += torch.where(step.valid, step.reward, 0.0).cpu()
             lengths += 1
@@ -98,3 +108,13 @@ class Evaluator:
 
     def close(self) -> None:
         self.env.close()
+
+
+def evaluate_policy(located: PolicyOnTask, episodes: int, seed: int) -> Evaluation:
+    """Evaluate a trained policy in environments of its own."""
+    evaluator = Evaluator(more_like(located.task), located.env, episodes, seed)
+    try:
+        located.policy.check_fits(evaluator.env.spec)
+        return evaluator.evaluate(located.policy)
+    finally:
+        evaluator.close()

@@ -13,7 +13,6 @@ import os
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from typing import IO, Any
@@ -27,6 +26,7 @@ from flashsac.errors import EvaluationAbandoned, EvaluationLost, FlashSACError
 from flashsac.policies.evaluation import Evaluation, Evaluator
 from flashsac.policies.policy import Policy, policy_from
 from flashsac.sims.registry import more_like, must_evaluate_apart
+from flashsac.system.children import PythonChild
 from flashsac.system.memory import keep_freed_memory
 
 EVAL_SEED = 1_000_003
@@ -45,19 +45,6 @@ def make_evaluator(task: Any, config: TrainConfig) -> Evaluator | ProcessEvaluat
     return Evaluator(more_like(task), **settings)
 
 
-@dataclasses.dataclass
-class _Child:
-    process: subprocess.Popen[bytes]
-    requests: IO[bytes]
-    answers: IO[bytes]
-    stderr: IO[bytes]
-
-    def last_line(self) -> str:
-        self.stderr.seek(0)
-        lines = self.stderr.read().decode(errors="replace").strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
-
-
 class ProcessEvaluator:
     """Like Evaluator; the policy's weights travel. The child starts with the first evaluation."""
 
@@ -71,25 +58,27 @@ class ProcessEvaluator:
             # The same sums in the same order: the child's scores are what this process would have found.
             "threads": torch.get_num_threads(),
         }
-        self._child: _Child | None = None
+        self._child: PythonChild | None = None
         self._abandoned = False
 
-    def judge(self, policy: Policy) -> Evaluation:
+    def evaluate(self, policy: Policy) -> Evaluation:
         self._child = child = self._child or self._start()
         if self._abandoned:
             raise EvaluationAbandoned("told to stop")
+        requests, answers = _pipes(child)
         try:
-            _send(child.requests, json.dumps(policy.meta).encode())
-            _send(child.requests, save(policy.weights()))
-            answer = _receive(child.answers)
+            _send(requests, json.dumps(policy.meta).encode())
+            _send(requests, save(policy.weights()))
+            answer = _receive(answers)
         except BrokenPipeError:
             answer = None
         if answer is None:
-            code = self.close()
+            self._child = None
+            code, said = _end(child)
             if self._abandoned:
                 raise EvaluationAbandoned("told to stop")
             raise EvaluationLost(
-                f"the evaluation process for {self._settings['task']} died with code {code}{child.last_line()}\nIf memory ran "
+                f"the evaluation process for {self._settings['task']} died with code {code}{said and f': {said}'}\nIf memory ran "
                 "out, evaluate fewer episodes at a time (--eval.episodes); to train without evaluation: --eval.every 0."
             )
         content = json.loads(answer)
@@ -98,37 +87,43 @@ class ProcessEvaluator:
         return Evaluation(*(np.array(content[field.name]) for field in dataclasses.fields(Evaluation)))
 
     def abandon(self) -> None:
-        """As Evaluator's. The child has nothing to save."""
+        """Like Evaluator's. The child has nothing to save."""
         self._abandoned = True
         if self._child is not None:
             self._child.process.kill()
 
-    def _start(self) -> _Child:
-        stderr = tempfile.TemporaryFile()  # noqa: SIM115 (its content is wanted after the child's end)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "flashsac.policies.evaluation_process", json.dumps(self._settings)],
+    def _start(self) -> PythonChild:
+        return PythonChild(
+            "-m",
+            "flashsac.policies.evaluation_process",
+            json.dumps(self._settings),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=stderr,
             start_new_session=True,  # Ctrl-C is for the trainer, which then ends us in order
         )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        return _Child(process, process.stdin, process.stdout, stderr)
 
     def close(self) -> int | None:
-        """End the child, if there is one; its exit code."""
+        """End the child, if there is one; return its exit code."""
         if self._child is None:
             return None
         child, self._child = self._child, None
+        return _end(child)[0]
+
+
+def _pipes(child: PythonChild) -> tuple[IO[bytes], IO[bytes]]:
+    """Where requests go in and where answers come out."""
+    assert child.process.stdin is not None
+    assert child.process.stdout is not None
+    return child.process.stdin, child.process.stdout
+
+
+def _end(child: PythonChild) -> tuple[int, str]:
+    """Let the child end, or kill it when it takes too long; return its exit code and its last line."""
+    with child:
         with contextlib.suppress(BrokenPipeError):
-            child.requests.close()  # it ends when there is nothing more to read
-        try:
-            child.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            child.process.kill()
-        child.answers.close()
-        return child.process.wait()
+            _pipes(child)[0].close()  # the child ends when there is nothing more to read
+        child.kill_after(PATIENCE)
+        return child.wait(), child.last_line()
 
 
 def _send(stream: IO[bytes], message: bytes) -> None:
@@ -160,7 +155,7 @@ def serve(settings: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> 
             if evaluator is None:
                 config = EnvConfig(**settings["config"])
                 evaluator = Evaluator(settings["task"], config, settings["episodes"], settings["seed"], device=device)
-            result = evaluator.judge(policy.to(device))
+            result = evaluator.evaluate(policy.to(device))
             answer = {field.name: getattr(result, field.name).tolist() for field in dataclasses.fields(result)}
         except FlashSACError as error:
             answer = {"error": str(error)}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
-import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +16,13 @@ from torch import Tensor
 
 from flashsac.deploy.onnx_policy import KEY, OnnxPolicy, PolicyInfo, sealed
 from flashsac.errors import FlashSACError
-from flashsac.policies.find import find
+from flashsac.policies.find import locate_policy
 from flashsac.policies.policy import Policy
 from flashsac.robots.catalog import robot_of
 from flashsac.robots.description import Robot
 from flashsac.runs.provenance import version
 from flashsac.sims.registry import make_env
+from flashsac.system.files import replacing
 from flashsac.types import Obs
 
 TOLERANCE = 1e-4
@@ -75,7 +74,7 @@ def recorded(policy: Policy, run: Path, count: int, task: str | None = None) -> 
     count = min(count, 4 * BATCH) if images else count
     with contextlib.ExitStack() as opened:
         try:
-            found = find(run, task)  # a policy file alone does not decide what is imported
+            found = locate_policy(run, task)  # a policy file alone does not decide what is imported
             env_config = dataclasses.replace(found.env, num_envs=1 if images else PARALLEL, overlap=False)
             env = make_env(found.task, env_config)
             opened.callback(env.close)
@@ -122,9 +121,8 @@ def _keep_if_equal(
     policy: Policy,
     obs: Obs,
 ) -> float:
-    """Written under another name first: a file that differs never bears the name that was asked for."""
-    temporary = out.with_name(f".{out.name}.writing")
-    try:
+    """Write a file and compare it with the policy; a file that differs never gets the name `out`."""
+    with replacing(out) as temporary:
         write(temporary)
         run, worst = runner(temporary), 0.0
         for start in range(0, count_rows(obs), BATCH):
@@ -142,9 +140,6 @@ def _keep_if_equal(
                 f"{out.name} was not written: its actions differ from the policy's by {worst:.1e}, more than {TOLERANCE:g}. "
                 "Please report this, with the versions in the run's config.json."
             )
-        os.replace(temporary, out)
-    finally:
-        temporary.unlink(missing_ok=True)
     return worst
 
 
@@ -217,18 +212,6 @@ def _bounded(robot: Robot, policy: Policy) -> Robot:
     return dataclasses.replace(
         robot, action_scale=tuple(bound * scale for scale in robot.action_scale), observation=seen
     )
-
-
-def trained_steps(policy_file: Path) -> int | None:
-    """When in training it was saved, if the files beside it say so."""
-    if policy_file.parent.name.startswith("step-"):
-        return int(policy_file.parent.name.removeprefix("step-"))
-    beside = policy_file.with_suffix(".json")
-    if not beside.exists():
-        return None
-    with contextlib.suppress(ValueError, OSError, KeyError, TypeError):
-        return int(json.loads(beside.read_text())["step"])
-    return None
 
 
 def count_rows(obs: Obs) -> int:

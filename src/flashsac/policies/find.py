@@ -1,26 +1,67 @@
-"""What a trained policy is for: measuring and watching it, also after a run that was begun from Python."""
+"""Finding a trained policy on disk, and the task it can be tried on, also after a run that was begun from Python."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from flashsac.config.schema import EngineName, EnvConfig
-from flashsac.errors import FlashSACError
-from flashsac.policies.evaluation import Evaluation, Evaluator
-from flashsac.policies.policy import Policy, load_policy
-from flashsac.policies.video import checked_out, record
+from flashsac.errors import CheckpointError, FlashSACError
+from flashsac.policies.policy import Policy, read_policy
+from flashsac.runs import layout
 from flashsac.runs.directory import read_config
 from flashsac.sims.catalog import check_task
-from flashsac.sims.registry import more_like
 
-SEED = 12345
+
+def load_policy(path: str | Path, checkpoint: str | int | None = None) -> Policy:
+    """From a policy file, or from a run directory: "best", "last" or a step; by default the best, else the newest."""
+    return read_policy(policy_file(Path(path), checkpoint))
+
+
+def policy_file(path: Path, checkpoint: str | int | None = None) -> Path:
+    """The file: of a run directory, of its folder of checkpoints, of one checkpoint, or `path` itself."""
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist. Name a run directory or a policy file.")
+    file = path if path.is_file() else path / layout.POLICY
+    if file.exists():
+        if checkpoint is not None:
+            raise CheckpointError(f"{path} is one policy already; --checkpoint chooses among those of a run directory.")
+        return file
+    folder = path if path.name == layout.CHECKPOINTS else path / layout.CHECKPOINTS
+    by_step = {layout.step_of(file): file for file in layout.policies_alone(folder)}
+    whole = [saved / layout.POLICY for saved in layout.checkpoint_folders(folder)]
+    by_step |= {layout.step_of(file.parent): file for file in whole if file.exists()}
+    steps = {str(step): [by_step[step]] for step in sorted(by_step, reverse=True)}
+    newest = [file for (file,) in steps.values()]
+    best = [file for file in (folder / layout.BEST,) if file.exists()]
+    if not best + newest:
+        raise CheckpointError(
+            f"there is no policy in {path}: it is no run directory, or its run has saved no checkpoint yet."
+        )
+    wanted = str(checkpoint).removeprefix("step-").lstrip("0") if checkpoint is not None else None
+    found = best + newest if wanted is None else ({"best": best, "last": newest} | steps).get(wanted, [])
+    if not found:
+        raise CheckpointError(
+            f"there is no checkpoint '{checkpoint}' in {path}; there are {', '.join((['best'] if best else []) + ['last', *steps])}."
+        )
+    return found[0]
+
+
+def trained_steps(policy_file: Path) -> int | None:
+    """The step of training at which a policy was saved, if the files beside it say so."""
+    with contextlib.suppress(ValueError, OSError, KeyError, TypeError):
+        if layout.is_checkpoint(policy_file.parent):
+            return layout.step_of(policy_file.parent)
+        return int(json.loads(policy_file.with_suffix(".json").read_text())["step"])
+    return None
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class PolicyOnTask:
     """A policy, and where it can be tried."""
 
     policy: Policy
@@ -35,93 +76,36 @@ class Trained:
         return f"{self.task} with {settings}" if settings else str(self.task)
 
 
-def find(
+def locate_policy(
     source: str | Path | Policy,
     env: Any = None,
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
     engine: EngineName | Literal["auto"] | None = None,
-) -> Trained:
-    """`options`, `engine`: instead of the training's. The training's options are for the task they were given for, and no other."""
-    found = _find(source, env, checkpoint)
-    if options is None and found.task != found.policy.task:
+) -> PolicyOnTask:
+    """`env`, `options` and `engine` replace those of the training. The training's options count on the training's task only.
+
+    A run directory is the user's own, so the task it names is made; a bare policy file names only tasks that are known.
+    """
+    if isinstance(env, str):
+        check_task(env)
+    run = None if isinstance(source, Policy) else layout.run_of(Path(source))
+    policy = source if isinstance(source, Policy) else load_policy(source, checkpoint)
+    if run is None:
+        task = policy.named_task() if env is None else env
+        settings, videos = policy.env_config(), Path() if isinstance(source, Policy) else Path(source).parent
+    else:
+        task, config = read_config(run)
+        settings, videos = config.env, run / layout.VIDEOS
+        if env is not None:
+            task, settings = env, dataclasses.replace(config.env, engine="auto")
+        elif task.startswith("custom:"):
+            raise FlashSACError(
+                f"{run} was trained from Python on an environment of your own ({task}). Name what makes it with --task "
+                "module:function; from Python hand it over: flashsac.evaluate(run_dir, env), flashsac.play(run_dir, env)."
+            )
+    if options is None and task != policy.task:
         options = ()
     changes: dict[str, Any] = {} if options is None else {"options": tuple(options)}
     changes |= {} if engine is None else {"engine": engine}
-    return dataclasses.replace(found, env=dataclasses.replace(found.env, **changes))
-
-
-def _find(source: str | Path | Policy, env: Any, checkpoint: str | int | None) -> Trained:
-    """A run directory is the user's own, so the task it names is made; a bare policy file names only tasks that are known."""
-    if isinstance(env, str):
-        check_task(env)
-    if isinstance(source, Policy):
-        return Trained(source, source.named_task() if env is None else env, source.env_config(), Path())
-    policy, run = load_policy(source, checkpoint), _run_of(Path(source))
-    if run is None:
-        task = policy.named_task() if env is None else env
-        return Trained(policy, task, policy.env_config(), Path(source).parent)
-    task, config = read_config(run)
-    if env is not None:
-        return Trained(policy, env, dataclasses.replace(config.env, engine="auto"), run / "videos")
-    if task.startswith("custom:"):
-        raise FlashSACError(
-            f"{run} was trained from Python on an environment of your own ({task}). Name what makes it with --task module:function; "
-            "from Python hand it over: flashsac.evaluate(run_dir, env), flashsac.play(run_dir, env)."
-        )
-    return Trained(policy, task, config.env, run / "videos")
-
-
-def _run_of(path: Path) -> Path | None:
-    """The run directory that a directory is, or lies in; None for a file."""
-    if not path.is_dir():
-        return None
-    if path.name.startswith("step-") and path.parent.name == "checkpoints":
-        path = path.parent
-    run = path.parent if path.name == "checkpoints" else path
-    return run if (run / "config.json").exists() else None
-
-
-def evaluate(
-    run_or_policy: str | Path | Policy,
-    env: Any = None,
-    episodes: int = 10,
-    seed: int = SEED,
-    *,
-    checkpoint: str | int | None = None,
-    options: Sequence[str] | None = None,
-    engine: EngineName | Literal["auto"] | None = None,
-) -> Evaluation:
-    """Returns, lengths and successes of a trained policy. `env`: a task name, a function that makes environments, or one of them,
-    needed only where the run was begun from Python with an environment of your own. `options`: settings of the simulator's own, as
-    "name=value", instead of those it was trained with; `()` for the task as it stands. `engine`: likewise."""
-    return measure(find(run_or_policy, env, checkpoint, options, engine), episodes, seed)
-
-
-def measure(found: Trained, episodes: int, seed: int) -> Evaluation:
-    """Episodes of a policy, in environments of their own."""
-    evaluator = Evaluator(more_like(found.task), found.env, episodes, seed)
-    try:
-        found.policy.check_fits(evaluator.env.spec)
-        return evaluator.judge(found.policy)
-    finally:
-        evaluator.close()
-
-
-def play(
-    run_or_policy: str | Path | Policy,
-    env: Any = None,
-    out: str | Path | None = None,
-    *,
-    seconds: float = 15.0,
-    seed: int = SEED,
-    checkpoint: str | int | None = None,
-    options: Sequence[str] | None = None,
-    engine: EngineName | Literal["auto"] | None = None,
-    say: Callable[[str], None] | None = None,
-) -> Path:
-    """Film a trained policy; returns the video (default: play.mp4 among the run's videos). The rest as in `evaluate`."""
-    file = None if out is None else checked_out(Path(out))  # before anything is made
-    found = find(run_or_policy, env, checkpoint, options, engine)
-    out = file or found.videos / "play.mp4"
-    return record(found.policy, out, task=found.task, env=found.env, seed=seed, seconds=seconds, say=say)
+    return PolicyOnTask(policy, task, dataclasses.replace(settings, **changes), videos)

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from flashsac.config.schema import AgentConfig, EnvConfig
 from flashsac.core.encoders.build import Encoder, make_encoder
-from flashsac.core.networks import Actor
+from flashsac.core.networks import Actor, make_actor
 from flashsac.errors import CheckpointError
-from flashsac.runs.checkpoint import save_tensors, step_of
+from flashsac.runs.provenance import version
+from flashsac.runs.tree import save_tensors
 from flashsac.sims.base import ActionScaler
 from flashsac.sims.catalog import find_task, suite_of
 from flashsac.types import EnvSpec, Obs, Pixels
@@ -86,8 +87,7 @@ class Policy:
 
     def weights(self) -> dict[str, Tensor]:
         """What `policy_from` takes, on the CPU."""
-        both = self.actor.state_dict() | {f"encoder.{name}": x for name, x in self.encoder.state_dict().items()}
-        return {name: value.detach().cpu().contiguous() for name, value in both.items()}
+        return {name: value.cpu().contiguous() for name, value in _weights(self.actor, self.encoder).items()}
 
     def to(self, device: torch.device | str | None) -> Policy:
         """Moves it, and returns it."""
@@ -141,7 +141,7 @@ class Policy:
         return torch.tanh(self.actor(features, False)[0]).to(there)
 
 
-def make_policy(
+def snapshot(
     actor: Actor,
     encoder: Encoder,
     task: str,
@@ -151,30 +151,30 @@ def make_policy(
     blind: bool = False,
     options: Sequence[str] = (),
 ) -> Policy:
-    """The weights plus what is needed to rebuild the networks around them, and the environment; `blind`, `options` as in EnvConfig."""
-    meta = {
+    """Copy networks that are still learning into a policy, in fp32 and on the same device; `blind`, `options` as in EnvConfig."""
+    meta: dict[str, Any] = {
         "format": FORMAT,
+        "version": version("flashsac") or "unknown",
         "task": task,
         "obs_dim": spec.obs.get("actor", 0),
         "action_low": spec.action_low,
         "action_high": spec.action_high,
-        "network": _network(config),
+        "agent": dataclasses.asdict(config),
     }
-    if blind:
-        meta["blind"] = True
-    if options:
-        meta["options"] = list(options)
-    if spec.history:
-        meta["history"] = spec.history
-        meta["encoder"] = {"context_latent": config.context_latent}
-    if spec.pixels:
-        meta["pixels"] = dataclasses.asdict(spec.pixels)
-        meta["encoder"] = {"image_channels": config.image_channels, "image_features": config.image_features}
-    return Policy(actor, encoder, meta)
+    meta |= {"blind": True} if blind else {}
+    meta |= {"options": list(options)} if options else {}
+    meta |= {"history": spec.history} if spec.history else {}
+    meta |= {"pixels": dataclasses.asdict(spec.pixels)} if spec.pixels else {}
+    return policy_from(meta, _weights(actor, encoder), source="the trainer")
+
+
+def _weights(actor: Actor, encoder: Encoder) -> dict[str, Tensor]:
+    """The networks' own tensors, not copies, by the names they have in a policy file."""
+    return actor.state_dict() | {f"encoder.{name}": x for name, x in encoder.state_dict().items()}
 
 
 def _shapes(meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Of the observations a policy takes."""
+    """The shapes of the observations that a policy takes, by group."""
     shapes: dict[str, tuple[int, ...]] = {"actor": (meta["obs_dim"],)} if meta["obs_dim"] else {}
     shapes |= {"history": (meta["history"] * meta["obs_dim"],)} if "history" in meta else {}
     return shapes | ({"pixels": Pixels(**meta["pixels"]).shape} if "pixels" in meta else {})
@@ -184,16 +184,8 @@ def _shape_text(shape: tuple[int, ...]) -> str:
     return f"{shape[0]} numbers" if len(shape) == 1 else " x ".join(map(str, shape))
 
 
-def _network(config: AgentConfig) -> dict[str, Any]:
-    names = ("blocks", "residual", "batch_norm", "rms_norm")
-    return {"width": config.actor_width} | {
-        name: value for name, value in dataclasses.asdict(config).items() if name in names
-    }
-
-
-def load_policy(path: str | Path, checkpoint: str | int | None = None) -> Policy:
-    """From a policy file, or from a run directory: "best", "last" or a step; by default the best, else the newest."""
-    file = find_policy(Path(path), checkpoint)
+def read_policy(file: Path) -> Policy:
+    """The policy in a file that `Policy.save` wrote."""
     try:
         with safe_open(file, "pt") as opened:
             meta = json.loads((opened.metadata() or {}).get("flashsac_policy", "null"))
@@ -213,19 +205,22 @@ def load_policy(path: str | Path, checkpoint: str | int | None = None) -> Policy
 
 
 def policy_from(meta: dict[str, Any], tensors: dict[str, Tensor], source: str | Path) -> Policy:
-    """The network that `meta` describes, with these weights."""
+    """The policy that `meta` describes, with copies of these weights."""
     try:
         with torch.device("meta"):  # without memory, until it is known that the weights are as many as the header says
-            policy = Policy(*_networks(meta), meta)
+            policy = Policy(*_networks(meta, source), meta)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise CheckpointError(
             f"{source} has a header that this version does not understand ({type(error).__name__}: {error}). It is damaged, or "
             "another version of flashsac wrote it."
         ) from error
     both = torch.nn.ModuleDict({"encoder": policy.encoder, "actor": policy.actor})
-    # Copies: those that come from a file are the file itself, as long as it stays as it is.
+    # Copies: tensors of a file are mapped from it, those of a trainer go on learning.
     weights = {
-        name if name.startswith("encoder.") else f"actor.{name}": x.float().clone() for name, x in tensors.items()
+        name if name.startswith("encoder.") else f"actor.{name}": x.to(
+            torch.float32, copy=True, memory_format=torch.contiguous_format
+        )
+        for name, x in tensors.items()
     }
     try:
         both.load_state_dict(weights, assign=True)
@@ -234,39 +229,25 @@ def policy_from(meta: dict[str, Any], tensors: dict[str, Tensor], source: str | 
     return policy
 
 
-def _networks(meta: dict[str, Any]) -> tuple[Actor, Encoder]:
+def _networks(meta: dict[str, Any], source: str | Path) -> tuple[Actor, Encoder]:
     numbers = {"actor": meta["obs_dim"]} if meta["obs_dim"] else {}
     low, high = tuple(meta["action_low"]), tuple(meta["action_high"])
     pixels = Pixels(**meta["pixels"]) if "pixels" in meta else None
     spec = EnvSpec(1, numbers, len(low), low, high, None, pixels=pixels, history=meta.get("history", 0))
-    encoder = make_encoder(spec, AgentConfig(**meta.get("encoder", {})), torch.float32)
-    return Actor(encoder.widths[0], spec.action_dim, **meta["network"]), encoder
+    config = _agent_config(meta, source)
+    encoder = make_encoder(spec, config, torch.float32)
+    return make_actor(config, encoder, spec.action_dim, torch.float32), encoder
 
 
-def find_policy(path: Path, checkpoint: str | int | None = None) -> Path:
-    """The file: of a run directory, of its folder of checkpoints, of one checkpoint, or `path` itself."""
-    if not path.exists():
-        raise CheckpointError(f"{path} does not exist. Name a run directory or a policy file.")
-    file = path if path.is_file() else path / "policy.safetensors"
-    if file.exists():
-        if checkpoint is not None:
-            raise CheckpointError(f"{path} is one policy already; --checkpoint chooses among those of a run directory.")
-        return file
-    folder = path if path.name == "checkpoints" else path / "checkpoints"
-    # Policies alone are there where a whole checkpoint had no room.
-    by_step = {step_of(file): file for file in folder.glob("policy-*.safetensors")}
-    by_step |= {step_of(file.parent): file for file in sorted(folder.glob("step-*/policy.safetensors"), reverse=True)}
-    steps = {str(step): [by_step[step]] for step in sorted(by_step, reverse=True)}
-    newest = [file for (file,) in steps.values()]
-    best = [file for file in (folder / "best.safetensors",) if file.exists()]
-    if not best + newest:
+def _agent_config(meta: dict[str, Any], source: str | Path) -> AgentConfig:
+    """The settings of the agent that trained the policy. Settings that the header does not name have their defaults."""
+    if "agent" not in meta:  # version 0.1.0 kept only the settings that its networks had
+        network = dict(meta["network"])
+        return AgentConfig(actor_width=network.pop("width"), **network, **meta.get("encoder", {}))
+    unknown = meta["agent"].keys() - {field.name for field in dataclasses.fields(AgentConfig)}
+    if unknown:
         raise CheckpointError(
-            f"there is no policy in {path}: it is no run directory, or its run has saved no checkpoint yet."
+            f"{source} names settings that this version of flashsac does not know: {', '.join(sorted(unknown))}. Version "
+            f"{meta.get('version')} wrote it: load it with that one, or a newer one."
         )
-    wanted = str(checkpoint).removeprefix("step-").lstrip("0") if checkpoint is not None else None
-    found = best + newest if wanted is None else ({"best": best, "last": newest} | steps).get(wanted, [])
-    if not found:
-        raise CheckpointError(
-            f"there is no checkpoint '{checkpoint}' in {path}; there are {', '.join((['best'] if best else []) + ['last', *steps])}."
-        )
-    return found[0]
+    return AgentConfig(**meta["agent"])

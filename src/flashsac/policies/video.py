@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +18,10 @@ import numpy as np
 
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, RenderError
-from flashsac.policies.policy import Policy, load_policy
+from flashsac.policies.policy import Policy, read_policy
 from flashsac.sims.registry import make_env, more_like
+from flashsac.system.children import PythonChild
+from flashsac.system.files import replacing
 from flashsac.system.gl import GL_HINT
 
 FORMATS = (".mp4", ".mkv", ".mov", ".avi")
@@ -46,7 +47,7 @@ def record(
 ) -> Path:
     """Write a video of one episode (at most `seconds` of it). `env` is what it was trained with, by default what the policy itself
     knows of it. Raises RenderError, saying what to install."""
-    policy = load_policy(policy) if isinstance(policy, Path) else policy
+    policy = read_policy(policy) if isinstance(policy, Path) else policy
     task = policy.named_task() if task is None else task
     env = _to_draw(env or policy.env_config())
     say = say or (lambda line: None)
@@ -78,40 +79,21 @@ def checked_out(out: Path) -> Path:
 
 
 def _record_apart(policy: Policy, task: str, env: EnvConfig, out: Path, seed: int, seconds: float, say: Say) -> None:
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.safetensors"
         policy.save(file)
         settings = json.dumps(dataclasses.asdict(env))
-        command = [
-            sys.executable,
-            "-m",
-            "flashsac.policies.video",
-            str(file),
-            task,
-            settings,
-            str(out),
-            str(seed),
-            str(seconds),
-        ]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        timer = threading.Timer(PATIENCE, process.kill)
-        timer.start()
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
+        arguments = (str(file), task, settings, str(out), str(seed), str(seconds))
+        with PythonChild("-m", "flashsac.policies.video", *arguments, stdout=subprocess.PIPE, text=True) as child:
+            child.kill_after(PATIENCE)
+            assert child.process.stdout is not None
+            for line in child.process.stdout:
                 if line.startswith(MARK):
                     say(line.removeprefix(MARK).rstrip())
-            code = process.wait()
-        finally:
-            in_time = timer.is_alive()
-            timer.cancel()
-            process.kill()
-            process.wait()
-        errors.seek(0)
-        said = errors.read().decode(errors="replace").strip().splitlines()
+            code, said, in_time = child.wait(), child.last_line(), not child.timed_out
     if code == 0:
         return
-    reason = said[-1] if said else f"the renderer died with code {code}"
+    reason = said or f"the renderer died with code {code}"
     if not in_time:
         reason = f"it was not drawn after {PATIENCE / 60:.0f} minutes. Draw fewer --seconds"
     about_gl = in_time and (not said or re.search(r"\bE?GL\b|egl|glfw|osmesa|glad|display", reason, re.IGNORECASE))
@@ -124,16 +106,18 @@ def record_here(policy: Policy, task: Any, config: EnvConfig, out: Path, seed: i
     import imageio.v2 as imageio
 
     env = make_env(more_like(task), config, render=True)
-    writing = out.with_name(f".writing-{out.name}")
     fps, total, said = env.spec.fps, max(1, round(seconds * env.spec.fps)), time.monotonic()
     try:
         policy.check_fits(env.spec)
         obs = env.reset(seed)
         frame = _even(env.render())  # what cannot be drawn leaves neither a file nor a directory behind
         out.parent.mkdir(exist_ok=True)  # a run's videos
-        # macro_block_size=2: H.264 needs even sizes, and must not blow 480 up to 496.
         writer: Any
-        with imageio.get_writer(writing, fps=fps, macro_block_size=2, quality=7) as writer:
+        with (
+            replacing(out) as temporary,
+            # macro_block_size=2: H.264 needs even sizes, and must not blow 480 up to 496.
+            imageio.get_writer(temporary, fps=fps, macro_block_size=2, quality=7) as writer,
+        ):
             for done in range(1, total + 1):
                 writer.append_data(frame)
                 step = env.step(policy.act(obs))
@@ -144,9 +128,7 @@ def record_here(policy: Policy, task: Any, config: EnvConfig, out: Path, seed: i
                 if time.monotonic() - said > PACE:
                     said = time.monotonic()
                     say(f"  frame {done} of {total}")
-        writing.replace(out)
     finally:
-        writing.unlink(missing_ok=True)
         env.close()
     return out
 
@@ -198,7 +180,13 @@ def main(arguments: list[str]) -> int:
     say = lambda line: print(f"{MARK}{line}", flush=True)
     try:
         record_here(
-            load_policy(policy_file), task, EnvConfig(**json.loads(settings)), Path(out), int(seed), float(seconds), say
+            read_policy(Path(policy_file)),
+            task,
+            EnvConfig(**json.loads(settings)),
+            Path(out),
+            int(seed),
+            float(seconds),
+            say,
         )
     except Exception as error:  # whatever a renderer throws; the caller prints this line
         print(_reason(error), file=sys.stderr)

@@ -8,7 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from flashsac.runs import layout
 from flashsac.sims.catalog import tasks
+from flashsac.system.files import replacing, write_atomic
+
+SCORE = "best.json"
 
 
 class Score(NamedTuple):
@@ -26,7 +30,7 @@ class BestPolicy:
     """checkpoints/best.safetensors, and best.json, which says what it scored."""
 
     def __init__(self, run_dir: Path, task: str):
-        self.folder = run_dir / "checkpoints"
+        self.folder = run_dir / layout.CHECKPOINTS
         self.score = WORST
         known = tasks().get(task)
         self._by_success = known is not None and known.metric == "success"
@@ -38,11 +42,10 @@ class BestPolicy:
         if not score > self.score:
             return
         self.folder.mkdir(exist_ok=True)
-        temporary = self.folder / "best.writing"
-        write_policy(temporary)
-        temporary.rename(self.folder / "best.safetensors")
+        with replacing(self.folder / layout.BEST) as temporary:
+            write_policy(temporary)
         content = {"step": step, "return": score.value} | ({"success": success} if self._by_success else {})
-        (self.folder / "best.json").write_text(json.dumps(content))
+        write_atomic(self.folder / SCORE, json.dumps(content))
         self.score = score
 
     def restore(self, saved: float | list[float]) -> None:
@@ -53,9 +56,9 @@ class BestPolicy:
 
 
 def best_score(run_dir: Path) -> Score:
-    """Of the best policy on disk."""
+    """The score of the best policy on disk."""
     try:
-        content = json.loads((run_dir / "checkpoints" / "best.json").read_text())
+        content = json.loads((run_dir / layout.CHECKPOINTS / SCORE).read_text())
         return Score(float(content.get("success", 0.0)), float(content["return"]))
     except (OSError, ValueError, KeyError):
         return WORST

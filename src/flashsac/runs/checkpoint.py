@@ -9,27 +9,25 @@ what is new.
 from __future__ import annotations
 
 import dataclasses
-import errno
-import hashlib
-import itertools
-import json
-import os
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from flashsac.core.replay import Replay
 from flashsac.errors import CheckpointError
+from flashsac.runs import layout
+from flashsac.runs.seal import digest_of, fault_of, seal, unseal
+from flashsac.runs.tree import flatten, save_tensors, unflatten
+from flashsac.system.files import UNFINISHED, free_name, replacing, sync
 from flashsac.types import EnvSpec
 
 FORMAT = 1
+STATE, MANIFEST = "state.safetensors", "manifest.json"
 PIECE_BYTES = 256 * 2**20
 """Replay pieces are cut to about this size, so that saving needs little extra memory."""
 
@@ -45,77 +43,6 @@ class Checkpoint:
     """Replay steps before this one are lost, because a piece of them is damaged; 0 if all is well."""
 
 
-# --- plain values, arrays and tensors as JSON plus tensors -------------------------------------------------------------
-
-
-def flatten(tree: Any, tensors: dict[str, torch.Tensor], path: str = "") -> Any:
-    """The tree with every tensor and array replaced by a reference, and the tensors put into `tensors`."""
-    if isinstance(tree, dict):
-        return {"dict": {str(key): flatten(value, tensors, f"{path}/{key}") for key, value in tree.items()}}
-    if isinstance(tree, list | tuple):
-        return {"list": [flatten(value, tensors, f"{path}/{i}") for i, value in enumerate(tree)]}
-    if isinstance(tree, torch.Tensor | np.ndarray):
-        tensor = tree.detach() if isinstance(tree, torch.Tensor) else torch.from_numpy(np.array(tree, order="C"))
-        tensors[path] = tensor.cpu().clone().contiguous()
-        return {"array" if isinstance(tree, np.ndarray) else "tensor": path}
-    if isinstance(tree, np.generic):
-        return {"value": tree.item()}
-    if tree is None or isinstance(tree, bool | int | float | str):
-        return {"value": tree}
-    raise TypeError(f"cannot save a {type(tree).__name__} at {path}")
-
-
-def unflatten(node: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Any:
-    """The inverse of `flatten`."""
-    kind, value = next(iter(node.items()))
-    if kind == "dict":
-        return {key: unflatten(child, tensors) for key, child in value.items()}
-    if kind == "list":
-        return [unflatten(child, tensors) for child in value]
-    if kind == "value":
-        return value
-    return tensors[value] if kind == "tensor" else tensors[value].numpy()
-
-
-# --- files -------------------------------------------------------------------------------------------------------------
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(2**20):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """safetensors to disk for certain; a full disk is an OSError here, whatever the library calls it."""
-    try:
-        save_file(tensors, path, metadata)
-        _sync(path)
-    except SafetensorError as error:
-        raise OSError(errno.ENOSPC if "os error 28" in str(error) else errno.EIO, str(error), str(path)) from error
-
-
-def free_name(path: Path) -> Path:
-    """The path itself, or with -2, -3, ... behind it if something lies there."""
-    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
-    return next(found for found in itertools.chain([path], numbered) if not found.exists())
-
-
-def step_of(path: Path) -> int:
-    """Of a checkpoint's folder, or of a policy that was saved alone."""
-    return int(path.stem.split("-")[1])
-
-
 class ForeignCheckpointError(CheckpointError):
     """Whole, but not ours to load: falling back to an older one would be wrong."""
 
@@ -124,8 +51,8 @@ class CheckpointStore:
     """The checkpoints of one run."""
 
     def __init__(self, run_dir: Path, task: str, keep: int = 2):
-        self.folder = run_dir / "checkpoints"
-        self.pieces_folder = run_dir / "replay"
+        self.folder = run_dir / layout.CHECKPOINTS
+        self.pieces_folder = run_dir / layout.REPLAY
         self.task, self.keep = task, max(1, keep)
         self._pieces: list[dict[str, Any]] = []
         self._saved_until = 0
@@ -135,8 +62,8 @@ class CheckpointStore:
     def save(self, step: int, state: dict[str, Any], replay: Replay, write_policy: Callable[[Path], None]) -> Path:
         """Save everything; on failure nothing is lost that was saved before, at least the policy is written if it can be, and the
         error says what to do."""
-        final = self.folder / f"step-{step:012d}"
-        temporary = self.folder / f".writing-{final.name}"
+        final = self.folder / layout.step_folder(step)
+        temporary = self.folder / f"{UNFINISHED}{final.name}"
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
@@ -144,18 +71,18 @@ class CheckpointStore:
             self._save_new_pieces(replay)
             tensors: dict[str, torch.Tensor] = {}
             manifest = {"format": FORMAT, "step": step, "task": self.task, "tree": flatten(state, tensors)}
-            save_tensors(tensors, temporary / "state.safetensors")
-            write_policy(temporary / "policy.safetensors")
-            manifest["files"] = {path.name: _digest(path) for path in sorted(temporary.iterdir())}
+            save_tensors(tensors, temporary / STATE)
+            write_policy(temporary / layout.POLICY)
+            manifest["files"] = {path.name: digest_of(path) for path in sorted(temporary.iterdir())}
             manifest["pieces"] = self._pieces
-            (temporary / "manifest.json").write_text(_sealed(manifest))
-            _sync(temporary / "manifest.json")
+            (temporary / MANIFEST).write_text(seal(manifest))
+            sync(temporary / MANIFEST)
             old = self.folder / f"{final.name}-old"
             if final.exists():  # this step was saved before; at every moment one of the two is there
                 shutil.rmtree(old, ignore_errors=True)
                 final.rename(old)
             temporary.rename(final)
-            _sync(self.folder)
+            sync(self.folder)
             shutil.rmtree(old, ignore_errors=True)
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -172,20 +99,19 @@ class CheckpointStore:
 
     def _save_policy_alone(self, step: int, write_policy: Callable[[Path], None]) -> Path | None:
         """A replay may be gigabytes too large for a disk that has room for what was learned from it."""
-        temporary, final = self.folder / "policy.writing", self.folder / f"policy-{step:012d}.safetensors"
+        final = self.folder / layout.policy_alone(step)
         try:
-            write_policy(temporary)
-            temporary.rename(final)
+            with replacing(final) as temporary:
+                write_policy(temporary)
         except OSError:
-            temporary.unlink(missing_ok=True)
             return None
         self._delete_policies_alone(until=step - 1)
         return final
 
     def _delete_policies_alone(self, until: int) -> None:
-        """Of these steps there is something better now."""
-        for path in self.folder.glob("policy-*.safetensors"):
-            if step_of(path) <= until:
+        """Delete those up to this step: something better exists now."""
+        for path in layout.policies_alone(self.folder):
+            if layout.step_of(path) <= until:
                 path.unlink(missing_ok=True)
 
     def _save_new_pieces(self, replay: Replay) -> None:
@@ -204,7 +130,7 @@ class CheckpointStore:
                 (self.pieces_folder / name).unlink(missing_ok=True)
                 raise
             self._pieces.append(
-                {"file": name, "first": first, "stop": stop, "sha256": _digest(self.pieces_folder / name)}
+                {"file": name, "first": first, "stop": stop, "sha256": digest_of(self.pieces_folder / name)}
             )
             first = self._saved_until = stop
         self._pieces = [piece for piece in self._pieces if piece["stop"] > replay.oldest]
@@ -214,13 +140,13 @@ class CheckpointStore:
         self._saved_until = min(self._saved_until, step)
 
     def _delete_old(self) -> None:
-        paths = self._paths()
+        paths = layout.checkpoint_folders(self.folder)
         for path in paths[self.keep :]:
             shutil.rmtree(path, ignore_errors=True)
         needed = set()
         for path in paths[: self.keep]:
             try:
-                needed |= {piece["file"] for piece in _unsealed((path / "manifest.json").read_text())["pieces"]}
+                needed |= {piece["file"] for piece in unseal((path / MANIFEST).read_text())["pieces"]}
             except (OSError, ValueError, KeyError):
                 return  # a damaged manifest: delete nothing that it might need
         for path in self.pieces_folder.glob("*.safetensors"):
@@ -229,18 +155,14 @@ class CheckpointStore:
 
     # loading
 
-    def _paths(self) -> list[Path]:
-        """Newest first."""
-        return sorted(self.folder.glob("step-*"), reverse=True) if self.folder.exists() else []
-
     @property
     def newest(self) -> Path | None:
         """None if no checkpoint was ever finished."""
-        return next(iter(self._paths()), None)
+        return next(iter(layout.checkpoint_folders(self.folder)), None)
 
     def reached(self, steps: int) -> int | None:
         """The step of the newest checkpoint, if it is that far, whole, and has nothing left to do: not even an evaluation."""
-        if self.newest is None or step_of(self.newest) < steps:
+        if self.newest is None or layout.step_of(self.newest) < steps:
             return None
         try:
             checkpoint = self._read(self.newest, forgiving=False)
@@ -253,7 +175,7 @@ class CheckpointStore:
         problems: list[str] = []
         for forgiving in (False, True):  # only if none is whole, one that lost part of its replay will do
             damaged = []
-            for path in self._paths():
+            for path in layout.checkpoint_folders(self.folder):
                 try:
                     checkpoint = self._read(path, forgiving)
                 except ForeignCheckpointError:
@@ -270,7 +192,7 @@ class CheckpointStore:
 
     def _read(self, path: Path, forgiving: bool) -> Checkpoint:
         try:
-            manifest = _unsealed((path / "manifest.json").read_text())
+            manifest = unseal((path / MANIFEST).read_text())
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{path.name} is corrupt: its manifest cannot be read ({error})") from error
         if manifest.get("format") != FORMAT:
@@ -282,16 +204,16 @@ class CheckpointStore:
                 f"{path.name} was made for {manifest['task']}, not {self.task}. Resume it in its own run directory."
             )
         for name, digest in manifest["files"].items():
-            if fault := _fault(path / name, digest):
+            if fault := fault_of(path / name, digest):
                 raise CheckpointError(f"{path.name} is corrupt: {fault}")
         lost_until = 0
         for piece in manifest["pieces"]:
-            if fault := _fault(self.pieces_folder / piece["file"], piece["sha256"]):
+            if fault := fault_of(self.pieces_folder / piece["file"], piece["sha256"]):
                 if not forgiving:
                     raise CheckpointError(f"{path.name} is incomplete: {fault}, a piece of the replay")
                 lost_until = max(lost_until, piece["stop"])
         pieces = [piece for piece in manifest["pieces"] if piece["stop"] > lost_until]
-        state = unflatten(manifest["tree"], load_file(path / "state.safetensors"))
+        state = unflatten(manifest["tree"], load_file(path / STATE))
         return Checkpoint(manifest["step"], state, pieces, lost_until)
 
     def restore_replay(self, checkpoint: Checkpoint, replay: Replay) -> None:
@@ -316,26 +238,3 @@ def check_same(saved: dict[str, Any], spec: EnvSpec) -> None:
             f"the checkpoint was made with {saved}, but the environment now has {fingerprint(spec)}. Resume with the same "
             "environment, or train anew with another --run-dir."
         )
-
-
-def _fault(path: Path, digest: str) -> str | None:
-    """What is wrong with a file, or None."""
-    if not path.exists():
-        return f"{path.name} is missing"
-    try:
-        return None if _digest(path) == digest else f"the checksum of {path.name} is wrong (truncated or changed)"
-    except OSError as error:
-        return f"{path.name} cannot be read ({error.strerror})"
-
-
-def _sealed(manifest: dict[str, Any]) -> str:
-    """JSON whose second line is the checksum of the first."""
-    body = json.dumps(manifest)
-    return f"{body}\n{hashlib.sha256(body.encode()).hexdigest()}\n"
-
-
-def _unsealed(text: str) -> dict[str, Any]:
-    body, _, digest = text.partition("\n")
-    if hashlib.sha256(body.encode()).hexdigest() != digest.strip():
-        raise ValueError("its checksum is wrong")
-    return json.loads(body)

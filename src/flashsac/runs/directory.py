@@ -16,10 +16,11 @@ import filelock
 
 from flashsac.config.schema import TrainConfig, from_dict, to_dict
 from flashsac.errors import RunDirectoryError
+from flashsac.runs import layout
 from flashsac.runs.provenance import machine, version, versions
+from flashsac.system.files import UNFINISHED, write_atomic
 
-LEFTOVERS = {".lock", ".config.writing", "replay-ring"}
-"""Files of ours that a run which never began may have left behind."""
+LOCK = ".lock"
 
 
 class Run:
@@ -27,7 +28,7 @@ class Run:
 
     def __init__(self, path: Path, task: str, config: TrainConfig):
         self.path, self.task, self.config = path, task, config
-        self._lock = filelock.FileLock(path / ".lock")
+        self._lock = filelock.FileLock(path / LOCK)
         try:
             self._lock.acquire(timeout=0)
         except filelock.Timeout as error:
@@ -39,13 +40,13 @@ class Run:
     def create(cls, task: str, config: TrainConfig) -> Run:
         """The directory of a new run, locked; refuses one that already holds a run. `write_config` makes it a run."""
         path = Path(config.run_dir) if config.run_dir else _make_default(task, config.seed)
-        if (path / "config.json").exists():
+        if (path / layout.CONFIG).exists():
             raise RunDirectoryError(
                 f"{path} already holds a run. Continue it with: flashsac resume {path} (from Python: flashsac.resume), or choose "
                 "another run directory."
             )
         # Also of hidden files: `discard` deletes the directory again if the run cannot begin.
-        if path.exists() and (not path.is_dir() or {item.name for item in path.iterdir()} - LEFTOVERS):
+        if path.exists() and (not path.is_dir() or any(not _left_over(item) for item in path.iterdir())):
             raise RunDirectoryError(f"{path} exists and is not an empty directory. Choose another --run-dir.")
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -64,14 +65,12 @@ class Run:
 
     def write_config(self) -> None:
         """config.json, once everything in it is settled. Nobody else writes it, and a run that has one keeps it."""
-        file = self.path / "config.json"
+        file = self.path / layout.CONFIG
         if file.exists():
             return
         content = {"task": self.task, "config": to_dict(self.config), "versions": versions(), "machine": machine()}
         try:
-            temporary = self.path / ".config.writing"
-            temporary.write_text(json.dumps(content, indent=2) + "\n")
-            temporary.rename(file)
+            write_atomic(file, json.dumps(content, indent=2) + "\n")
         except OSError as error:
             raise RunDirectoryError(
                 f"{self.path} cannot be written ({error.strerror}). Choose another --run-dir."
@@ -79,7 +78,7 @@ class Run:
 
     def copy_contents(self, source: Path) -> None:
         """Checkpoints, replay and metrics of another run, which stays as it is; the settings are this run's own."""
-        shutil.copytree(source, self.path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "config.json"))
+        shutil.copytree(source, self.path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", layout.CONFIG))
 
     def close(self) -> None:
         self._lock.release()
@@ -103,7 +102,7 @@ def read_task_and_seed(path: str | Path) -> tuple[str, int]:
 
 
 def _read(path: str | Path, pick: Callable[[dict], tuple[str, Any]]) -> tuple[str, Any]:
-    file = Path(path) / "config.json"
+    file = Path(path) / layout.CONFIG
     if not file.exists():
         raise RunDirectoryError(f"{path} is no run directory: it has no config.json. `flashsac train TASK` makes one.")
     try:
@@ -112,6 +111,11 @@ def _read(path: str | Path, pick: Callable[[dict], tuple[str, Any]]) -> tuple[st
         raise RunDirectoryError(
             f"{file} cannot be read by flashsac {version('flashsac')} ({error}). It is damaged or from another version."
         ) from error
+
+
+def _left_over(path: Path) -> bool:
+    """True for files that a run which never began may have left behind."""
+    return path.name in (LOCK, layout.RING) or path.name.startswith(UNFINISHED)
 
 
 def _make_default(task: str, seed: int) -> Path:

@@ -4,48 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import math
-import os
 import secrets
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-COLUMNS = (
-    "step updates episodes return length eval_return eval_length eval_success critic_loss actor_loss q reward entropy "
-    "temperature action_std reward_scale learning_rate invalid seconds steps_per_second velocity_loss next_obs_loss"
-).split()
-"""Of metrics.csv; a cell is empty where there is nothing to say: the last two are a context estimator's."""
+from flashsac.errors import FlashSACError, MissingExtra
+from flashsac.runs import layout
+from flashsac.system.files import replacing, write_atomic
+
 TIMINGS = ("seconds", "steps_per_second")
 """Columns that differ from run to run even with the same seed."""
 
 
 class MetricsLog:
-    """Appends rows to metrics.csv and the same numbers to TensorBoard and W&B. Resuming drops what came after `resume_step`.
+    """Appends rows to metrics.csv and the same numbers to TensorBoard and W&B.
 
-    What cannot be written is said by `say`, and ends nothing.
+    `columns` are those of metrics.csv; a cell without a value stays empty. Resuming drops the rows after `resume_step`, and the
+    columns that are not among `columns`. A row that cannot be written costs a warning through `say`, never the run.
     """
 
     def __init__(
         self,
         run_dir: Path,
         *,
+        columns: Sequence[str],
         resume_step: int | None = None,
         wandb_project: str | None = None,
         config: Any = None,
         say: Callable[[str], None] = print,
     ):
-        self._say = say
-        self._path = run_dir / "metrics.csv"
+        self._columns, self._say = tuple(columns), say
+        self._path = run_dir / layout.METRICS
         kept = [] if resume_step is None else [row for row in read_metrics(self._path) if row["step"] <= resume_step]
-        temporary = self._path.with_suffix(".writing")
-        with temporary.open("w", newline="") as file:
+        with replacing(self._path) as temporary, temporary.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            writer.writerows([_text(row.get(column)) for column in COLUMNS] for row in kept)
-        temporary.replace(self._path)
+            writer.writerow(self._columns)
+            writer.writerows(map(self._cells, kept))
         self._file = self._path.open("a", newline="")
         self._writer = csv.writer(self._file, lineterminator="\n")
 
@@ -61,9 +56,17 @@ class MetricsLog:
             self._copies["W&B"] = lambda row: wandb.log(row, step=int(row["step"]))
             self._ends.append(wandb.finish)
 
+    def _cells(self, row: dict[str, float]) -> list[str]:
+        return [_text(row.get(column)) for column in self._columns]
+
     def write(self, row: dict[str, float]) -> None:
+        """Append a row; raises on a metric that is not among the columns."""
+        if undeclared := [name for name in row if name not in self._columns]:
+            raise FlashSACError(
+                f"metric '{undeclared[0]}' is not declared: add it to METRICS of the part that makes it."
+            )
         try:
-            self._writer.writerow([_text(row.get(column)) for column in COLUMNS])
+            self._writer.writerow(self._cells(row))
             self._file.flush()
         except OSError as error:  # tried again with the next row: there may be room by then
             self._say(f"warning: a row of metrics could not be written ({error.strerror}); training goes on")
@@ -113,13 +116,11 @@ def _start_wandb(project: str, run_dir: Path, config: Any) -> Any:
     try:
         import wandb
     except ImportError as error:
-        from flashsac.errors import MissingExtra
-
         raise MissingExtra('logging to W&B needs its package: pip install "flashsac[wandb]"') from error
     # One id for the run's whole life, or every resume would begin another one there.
     known = run_dir / "wandb_id"
     if not known.exists():
-        known.write_text(secrets.token_hex(8))
+        write_atomic(known, secrets.token_hex(8))
     return wandb.init(
         project=project, name=run_dir.name, dir=str(run_dir), config=config, id=known.read_text(), resume="allow"
     )

@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from flashsac.errors import FlashSACError
 
+UNFINISHED = ".writing-"
+"""The names of unfinished files begin with this; a process that was killed may leave some behind."""
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; what was written there then replaces `path`. A failure leaves `path` as it was.
+
+    The temporary name keeps the suffix, and no other process uses it. A link or a device (/dev/stdout) is written in place.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        yield path
+        return
+    temporary = path.with_name(f"{UNFINISHED}{os.getpid()}-{path.name}")
+    try:
+        yield temporary
+        sync(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, data: str | bytes) -> None:
+    """Replace the file's content as a whole: readers see the old or the new one, also after a crash."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or a folder's list of files, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def free_name(path: Path) -> Path:
+    """The path itself, or the path with -2, -3, ... behind it if something lies there."""
+    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(found for found in itertools.chain([path], numbered) if not found.exists())
+
 
 def check_writable(flag: str, path: Path) -> None:
-    """Before the work whose result shall go there."""
+    """Raise before the work whose result shall go there."""
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

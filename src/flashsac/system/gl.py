@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
-import sys
 
 from flashsac.errors import RenderError
+from flashsac.system.children import PythonChild
 
 GL_HINT = (
     "Drawing needs a GL library. On Debian and Ubuntu: apt-get install libegl1 libgl1-mesa-dri "
@@ -52,16 +52,11 @@ def working_backend() -> str | None:
 
 @functools.cache
 def why_not(backend: str) -> str | None:
-    """What it says when it cannot draw; None if it can."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _DRAW],
-            env=os.environ | {"MUJOCO_GL": backend},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    except subprocess.TimeoutExpired:
-        return "no picture within a minute"
-    said = done.stderr.strip().splitlines()
-    return None if done.returncode == 0 else said[-1] if said else f"died with code {done.returncode}"
+    """The reason why a backend cannot draw; None if it can."""
+    environment = os.environ | {"MUJOCO_GL": backend}
+    with PythonChild("-c", _DRAW, env=environment, stdout=subprocess.DEVNULL) as child:
+        child.kill_after(60.0)
+        code = child.wait()
+        if child.timed_out:
+            return "no picture within a minute"
+        return None if code == 0 else child.last_line() or f"died with code {code}"

@@ -22,7 +22,7 @@ from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget, interv
 from flashsac.training.health import SimulatorWatch
 from flashsac.training.hooks import Hooks
 from flashsac.training.precision import DTYPES, precision_notes
-from flashsac.training.progress import Progress
+from flashsac.training.progress import COLUMNS, Progress
 from flashsac.training.replay_storage import make_replay, remove_ring
 from flashsac.training.saving import restore
 from flashsac.training.session import Session
@@ -100,6 +100,7 @@ def _session(
     session.log = opening(
         MetricsLog(
             run.path,
+            columns=COLUMNS,
             resume_step=session.step if resume else None,
             wandb_project=config.wandb,
             config=dataclasses.asdict(config),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
 import platform
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 
 import flashsac.core
+from flashsac.system.files import replacing
 
 
 class Compiled:
@@ -51,10 +51,8 @@ class Compiled:
             made = compiled.aot_compile(((self._owner, *args), {}))
         with contextlib.suppress(Exception):  # a full disk, for example: the next process compiles again
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Under a name of its own first: two runs started together may write the same file.
-            unfinished = path.with_suffix(f".{os.getpid()}")
-            made.save_compiled_function(str(unfinished))
-            unfinished.replace(path)
+            with replacing(path) as temporary:  # two runs started together may write the same file
+                made.save_compiled_function(str(temporary))
         return made
 
     def path(self, args: tuple) -> Path:

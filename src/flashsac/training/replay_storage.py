@@ -13,10 +13,10 @@ import torch
 from flashsac.config.schema import ReplayConfig
 from flashsac.core.replay import Replay, layout, layout_bytes
 from flashsac.errors import NotEnoughMemory
+from flashsac.runs.layout import RING
 from flashsac.system.memory import available_memory, size_text
 from flashsac.types import EnvSpec
 
-RING = "replay-ring"
 _ADVICE = "Take a smaller --replay.capacity"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from flashsac.errors import CheckpointError, Diverged
+from flashsac.policies.policy import Policy
 from flashsac.runs.checkpoint import Checkpoint, check_same, fingerprint
 from flashsac.runs.metrics import read_metrics
 from flashsac.training.session import Session
@@ -37,7 +38,7 @@ class Saver:
             "evaluation_due": session.evaluation_due,
         }
         try:
-            path = session.store.save(session.step, state, session.agent.replay, self.save_policy)
+            path = session.store.save(session.step, state, session.agent.replay, session.policy().save)
         except CheckpointError as error:
             if fatal:
                 raise
@@ -46,9 +47,9 @@ class Saver:
         self._saved(path)
         return True
 
-    def save_policy(self, path: Path) -> None:
+    def save_policy(self, policy: Policy, path: Path) -> None:
         self.require_finite_networks()  # an episode that NaN ends at once may well have the best return of all
-        self._session.policy().save(path)
+        policy.save(path)
 
     @contextlib.contextmanager
     def on_failure(self) -> Iterator[None]:

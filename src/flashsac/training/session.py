@@ -11,7 +11,7 @@ from flashsac.config.schema import TrainConfig
 from flashsac.core.agent import Agent
 from flashsac.policies.evaluation import Evaluator
 from flashsac.policies.evaluation_process import ProcessEvaluator
-from flashsac.policies.policy import Policy, make_policy, policy_from
+from flashsac.policies.policy import Policy, snapshot
 from flashsac.runs.best import BestPolicy
 from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import Run
@@ -66,15 +66,7 @@ class Session:
         return self.env if self.config.env.overlap and isinstance(self.env, OverlappingVecEnv) else None
 
     def policy(self) -> Policy:
-        """A copy of the policy as it stands now, in fp32 as everybody loads it: what is evaluated is what is used."""
-        learner, config = self.agent.learner, self.config
-        live = make_policy(
-            learner.actor,
-            learner.encoder,
-            self.run.task,
-            self.env.spec,
-            config.agent,
-            blind=config.env.blind,
-            options=config.env.options,
-        )
-        return policy_from(live.meta, live.weights(), source="the trainer").to(self.agent.device)
+        """A copy of the policy as it stands now. The copy that is evaluated is the one that is saved."""
+        learner, env = self.agent.learner, self.config.env
+        about = (self.run.task, self.env.spec, self.config.agent)
+        return snapshot(learner.actor, learner.encoder, *about, blind=env.blind, options=env.options)

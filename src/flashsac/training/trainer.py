@@ -174,16 +174,17 @@ class Trainer:
         """Scores of the policy; None if the run was told to stop meanwhile."""
         session = self.session
         assert session.evaluator is not None
+        policy = session.policy()
         with self._saver.on_failure():
             try:
-                scores = session.evaluator.judge(session.policy()).summary()
+                scores = session.evaluator.evaluate(policy).summary()
             except EvaluationAbandoned:
                 return None
             except FlashSACError as error:
                 session.progress.say(f"warning: {error}\nTraining goes on; the next evaluation will be tried again.")
                 return {}
         try:
-            session.best.offer(session.step, scores, self._saver.save_policy)
+            session.best.offer(session.step, scores, lambda path: self._saver.save_policy(policy, path))
         except OSError as error:
             session.progress.say(
                 f"warning: the best policy so far could not be written ({error.strerror}); training goes on"

@@ -18,6 +18,7 @@ from torch import Tensor
 from flashsac.config.schema import AgentConfig, EnvConfig, EvalConfig, ReplayConfig, TrainConfig
 from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.policies.policy import Policy, policy_from
+from flashsac.runs import layout
 from flashsac.runs.directory import read_config
 from flashsac.sims.adapters.mjlab import MjlabVecEnv
 from flashsac.training.hooks import Hooks
@@ -230,9 +231,10 @@ class _BorrowedEnv(MjlabVecEnv):
 
 def _require_whole(run: Path, step: int) -> None:
     """Replay and optimizers are kept of the newest checkpoints only; an older policy, or one alone, can be played, not trained on."""
-    if not (run / "checkpoints").is_dir():
+    checkpoints = run / layout.CHECKPOINTS
+    if not checkpoints.is_dir():
         raise CheckpointError(f"{run} does not exist: the policy can be played, but to go on the whole run is needed.")
-    saved = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]
+    saved = [layout.step_of(folder) for folder in layout.checkpoint_folders(checkpoints)]
     if saved and max(saved) != step:
         raise CheckpointError(
             f"this model is from step {step:,}, but its run went on to step {max(saved):,}. Training goes on from the newest model of "

@@ -1,0 +1,67 @@
+"""A policy file holds the whole network configuration, and a snapshot is a copy."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from flashsac.config.schema import AgentConfig
+from flashsac.core.update import Learner
+from flashsac.policies.policy import Policy, read_policy, snapshot
+from flashsac.types import EnvSpec, Pixels
+
+LOW, HIGH = (-1.0, -2.0), (1.0, 2.0)
+SMALL = AgentConfig(actor_width=8, critic_width=8, image_channels=2, image_features=4, context_latent=3)
+NUMBERS = EnvSpec(1, {"actor": 3}, 2, LOW, HIGH, None)
+HISTORY = EnvSpec(1, {"actor": 4, "critic": 6}, 2, LOW, HIGH, None, history=3, velocity=(0, 3))
+IMAGES = EnvSpec(1, {}, 2, LOW, HIGH, None, pixels=Pixels(3, 16, 16, 2))
+
+
+def learner_and_policy(spec: EnvSpec, config: AgentConfig) -> tuple[Learner, Policy]:
+    torch.manual_seed(0)
+    learner = Learner(spec, config, torch.device("cpu"))
+    return learner, snapshot(learner.actor, learner.encoder, "custom:toy", spec, config, blind=True, options=("a=1",))
+
+
+def observations(policy: Policy) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {
+        group: rng.integers(256, size=(4, *shape), dtype=np.uint8)
+        if group == "pixels"
+        else rng.normal(size=(4, *shape))
+        for group, shape in policy.shapes.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes"),
+    [(NUMBERS, dict(residual=False)), (HISTORY, dict(batch_norm=False)), (IMAGES, dict(rms_norm=False, blocks=1))],
+)
+def test_a_file_gives_back_the_same_network(tmp_path, spec, changes):
+    config = dataclasses.replace(SMALL, **changes)
+    _, policy = learner_and_policy(spec, config)
+    policy.save(tmp_path / "policy.safetensors")
+    loaded = read_policy(tmp_path / "policy.safetensors")
+    assert loaded.meta["agent"] == dataclasses.asdict(config)
+    assert (loaded.env_config().blind, loaded.env_config().options) == (True, ("a=1",))
+    assert np.array_equal(loaded(observations(policy)), policy(observations(policy)))
+
+
+def test_settings_that_a_header_does_not_name_have_their_defaults(tmp_path):
+    _, policy = learner_and_policy(NUMBERS, SMALL)
+    for name in ("blocks", "atoms", "noise_exponent"):
+        del policy.meta["agent"][name]
+    policy.save(tmp_path / "policy.safetensors")
+    assert np.array_equal(read_policy(tmp_path / "policy.safetensors")(np.ones(3)), policy(np.ones(3)))
+
+
+def test_a_snapshot_does_not_follow_the_networks():
+    learner, policy = learner_and_policy(NUMBERS, SMALL)
+    before = policy(np.ones(3))
+    with torch.no_grad():
+        for parameter in learner.actor.parameters():
+            parameter.add_(1.0)
+    assert np.array_equal(policy(np.ones(3)), before)

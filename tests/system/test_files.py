@@ -1,0 +1,49 @@
+"""Files are replaced as a whole, and a failure leaves the old one."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from flashsac.system.files import replacing, write_atomic
+
+
+def test_a_file_is_replaced(tmp_path):
+    file = tmp_path / "file.json"
+    write_atomic(file, "ä")
+    assert file.read_bytes() == "ä".encode()
+    write_atomic(file, b"bytes")
+    assert file.read_bytes() == b"bytes"
+    assert os.listdir(tmp_path) == ["file.json"]
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+    file = tmp_path / "video.mp4"
+    file.write_text("old")
+
+    def fail():
+        with replacing(file) as temporary:
+            assert temporary.suffix == ".mp4", "writers choose their format by the suffix"
+            temporary.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == ["video.mp4"]
+
+
+def test_links_and_devices_are_written_in_place(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_atomic(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomic(pipe, "through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
