@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from flashsac.config.checks import check, plain
+from flashsac.config.checks import check, coerce
 from flashsac.config.schema import EnvConfig, PresetName, TrainConfig, to_dict
 from flashsac.errors import FlashSACError
 from flashsac.policies.evaluation import MAX_STEPS
@@ -25,6 +25,7 @@ from flashsac.runs.metrics import read_metrics
 from flashsac.sims.catalog import find_task, suite_of
 from flashsac.sims.defaults import configure
 from flashsac.sims.registry import choose_engine, environments_in, is_only_one
+from flashsac.system.limits import flag
 from flashsac.training.precision import fastest_precision
 from flashsac.training.trainer import Trainer
 from flashsac.types import EnvSpec
@@ -34,7 +35,7 @@ VIDEO_SECONDS = 10.0
 
 def resolve(task: Any, config: TrainConfig) -> TrainConfig:
     """Replace every "auto" by what it comes to on this machine, so that the run's config says what was done."""
-    config = plain(config)
+    config = coerce(config)
     check(config)
     device = checked_device(config.device)
     precision = config.precision
@@ -174,9 +175,9 @@ def _settle(run: Run, task: Any, spec: EnvSpec) -> list[str]:
         for name in ("num_envs", "max_episode_steps", "image_size", "with_state"):
             value, wanted = getattr(made, name), getattr(asked, name)
             if value != wanted:
-                flag = f"--env.{name.replace('_', '-')}"
+                spelled = flag(name, "--env.")
                 notes.append(
-                    f"note: this environment decides by itself, {name} is {value}; {flag} {wanted} does nothing"
+                    f"note: this environment decides by itself, {name} is {value}; {spelled} {wanted} does nothing"
                 )
         if made != asked:
             run.config = dataclasses.replace(run.config, env=made)

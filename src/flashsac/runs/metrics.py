@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import math
-import os
 import secrets
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
