@@ -34,13 +34,13 @@ def main(arguments: list[str]) -> int:
     """The command."""
     question = "which run? usage: flashsac export RUN --out policy.onnx"
     options = parse(ExportOptions, arguments, "export", question=question)
-    run = Path(options.run)
-    out = Path(options.out) if options.out else (run if run.is_dir() else run.parent) / "policy.onnx"
-    _check(options, out)
     from flashsac.policies.export import count_rows, export, recorded, trained_steps
     from flashsac.policies.policy import find_policy, load_policy
     from flashsac.robots.catalog import robot_of
 
+    run = Path(options.run)
+    out = Path(options.out) if options.out else (run if run.is_dir() else run.parent) / "policy.onnx"
+    _check(options, out)
     policy_file = find_policy(run, options.checkpoint)
     policy = load_policy(policy_file)
     obs, source = recorded(policy, run, options.observations, options.task)
