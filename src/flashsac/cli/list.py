@@ -64,7 +64,7 @@ def _contains(task: Task, word: str) -> bool:
 
 
 def _nothing_called(word: str, paper: bool) -> UnknownTask:
-    hint = did_you_mean(word, [*SUITES, *(task.name for task in tasks().values())])
+    hint = did_you_mean(word, [*SUITES, *(task.name for task in tasks().values())], cutoff=0.6)
     where = " in the paper" if paper else ""
     return UnknownTask(
         f"there is no suite '{word}'{where}, and no task with that in its name.{hint} `flashsac list` shows the suites."

@@ -33,6 +33,6 @@ def _check_names(config: TrainConfig, changes: dict[str, Any]) -> None:
             given += [(name, vars(parts[part])) for name in changes[part]]
     for name, known in given:
         if name not in known:
-            near = [name] if name in spelt else nearest(name, spelt, count=1)
+            near = [name] if name in spelt else nearest(name, spelt, count=1, cutoff=0.6)
             hint = f" Did you mean {spelt[near[0]]}?" if near else " `flashsac train TASK --help` shows them all."
             raise FlashSACError(f"there is no setting '{name}' here.{hint}")
