@@ -5,6 +5,10 @@ class FlashSACError(Exception):
     """A problem the user can fix. The message ends with what to do next."""
 
 
+class UsageError(FlashSACError):
+    """A command lacks an argument that it needs."""
+
+
 class UnknownTask(FlashSACError):
     """The task name matches nothing that is registered."""
 

@@ -46,7 +46,7 @@ def _seconds(command: list[str]) -> float:
 
 
 def test_import_is_lazy():
-    code = "import sys, flashsac.cli; assert not {'torch', 'numpy', 'tyro', 'gymnasium'} & set(sys.modules)"
+    code = "import sys, flashsac.cli.main; assert not {'torch', 'numpy', 'tyro', 'gymnasium'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -59,7 +59,7 @@ def test_a_robots_computer_has_little_installed():
         "import sys\nclass Missing:\n    def find_spec(name, *_):\n"
         f"        if name.split('.')[0] in {missing!r}: raise ModuleNotFoundError(name=name)\n"
         "sys.meta_path.insert(0, Missing)\n"
-        "from flashsac.cli import main\n"
+        "from flashsac.cli.main import main\n"
         "print(main(sys.argv[1:]))"
     )
     for arguments, complaint in (
@@ -128,7 +128,7 @@ def test_list_begins_with_an_overview_and_searches():
 def test_list_says_how_to_install_the_rest(tmp_path):
     code = (
         "import importlib.util as u; real = u.find_spec; u.find_spec = lambda n, *a: None if n == 'envpool' else real(n, *a);"
-        "from flashsac.cli import main; main(['list', 'playground'])"
+        "from flashsac.cli.main import main; main(['list', 'playground'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 'not installed: pip install "flashsac[envpool]"' in done.stdout
@@ -232,7 +232,7 @@ def test_small_questions(tmp_path):
     assert "Goes on with an interrupted run" in cli("resume", "--help").stdout
     assert "there is no suite 'nope'" in fails("list", "nope")
     assert "the settings of a run are fixed" in fails("resume", str(tmp_path), "--steps", "3000")
-    assert "--preset needs a value" in fails("train", "gym:Pendulum-v1", "--preset")
+    assert "Missing value for argument '--preset'" in fails("train", "gym:Pendulum-v1", "--preset")
     assert "does not exist" in fails("eval", str(tmp_path / "missing.safetensors"))
     run = tiny_run(tmp_path / "run", steps=120)
     with pytest.raises(FlashSACError, match="at least 1"):
@@ -254,7 +254,7 @@ def test_what_ends_a_command_is_said_as_it_is(monkeypatch, capsys, error, said):
     def fail(arguments):
         raise error
 
-    monkeypatch.setattr("flashsac.cli.main._eval", fail)
+    monkeypatch.setattr("flashsac.cli.eval.main", fail)
     assert main(["eval", "run"]) in (1, 130)
     assert capsys.readouterr().err == f"{said}\n"
 

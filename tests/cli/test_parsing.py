@@ -1,50 +1,129 @@
-"""What is taken off a command line before the rest is parsed."""
+"""How a command reads its arguments: positional ones anywhere, short numbers, and what it says of mistakes."""
 
 from __future__ import annotations
 
-import pytest
+import dataclasses
+from typing import Annotated
 
-from flashsac.cli.options import TrainOptions, whole_number_flags
-from flashsac.cli.parsing import leading_path, leading_task, write_out_numbers
+import pytest
+import tyro
+
+from flashsac.cli.bench import BenchOptions
+from flashsac.cli.parsing import Run, SimulatorOptions, parse, whole_number
+from flashsac.cli.train import TrainOptions
 from flashsac.config.presets import PRESETS
-from flashsac.sims.catalog import SUITES
+from flashsac.errors import FlashSACError, UsageError
+from flashsac.system.limits import AtLeast
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """A command of tests."""
+
+    run: Run
+    """Run directory."""
+    episodes: Annotated[int, AtLeast(1)] = 10
+    """How many."""
+    every: int | None = None
+    """How often."""
+    rate: float = 1.0
+    """How fast."""
+    video: bool = True
+    """Film it."""
+    env: SimulatorOptions = dataclasses.field(default_factory=SimulatorOptions)
+
+
+def read(line: str, **wanted: str) -> Options:
+    return parse(Options, line.split(), "test", question="which run?", **wanted)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("line", "task", "rest"),
+    ("line", "expected"),
     [
-        ("gym:A --no-video", "gym:A", "--no-video"),
-        ("--preset laptop gym:A", "gym:A", "--preset laptop"),
-        ("--no-video gym:A --seed 1", "gym:A", "--no-video --seed 1"),
-        ("--device cuda:1 mine:make", "mine:make", "--device cuda:1"),
-        ("--device cuda:1", None, "--device cuda:1"),
-        ("--run-dir=a:b", None, "--run-dir=a:b"),
-        ("--seed 1 a:b c:d", None, "--seed 1 a:b c:d"),
-        ("--help", None, "--help"),
-        ("", None, ""),
+        ("runs/a", Options("runs/a")),
+        ("runs/a --episodes 2", Options("runs/a", episodes=2)),
+        ("--episodes 2 runs/a", Options("runs/a", episodes=2)),
+        ("--no-video runs/a --every=5", Options("runs/a", video=False, every=5)),
+        ("runs/a --env.options", Options("runs/a", env=SimulatorOptions(options=()))),
+        ("--env.options a=1 b=2 runs/a", Options("runs/a", env=SimulatorOptions(options=("a=1", "b=2")))),
+        ("runs/a --episodes 2 --episodes 3", Options("runs/a", episodes=3)),
+        ("runs/a --episodes 1e6 --every=100k --rate 1e-3", Options("runs/a", 1_000_000, 100_000, 1e-3)),
+        ("runs/a --every None", Options("runs/a")),
     ],
 )
-def test_the_task_is_found_where_it_can_be_nothing_else(line, task, rest):
-    assert leading_task(line.split(), SUITES) == (task, rest.split())
+def test_positional_arguments_stand_anywhere(line, expected):
+    assert read(line) == expected
 
 
-def test_the_path_may_come_last(tmp_path):
-    assert leading_path(["--episodes", "2", str(tmp_path)]) == (str(tmp_path), ["--episodes", "2"])
-    assert leading_path([str(tmp_path), "--episodes", "2"]) == (str(tmp_path), ["--episodes", "2"])
-    assert leading_path(["--episodes", "2"]) == (None, ["--episodes", "2"])
-
-
-def test_short_numbers_after_flags_that_take_whole_ones():
-    flags = whole_number_flags()
-    assert {"--steps", "--eval.every", "--env.num-envs", "--agent.batch-size"} <= flags
-    assert not {"--agent.learning-rate", "--run-dir", "--video", "--agent.residual"} & flags
-    line = "--steps 1e6 --eval.every=100k --env.num_envs 2.5K --agent.learning-rate 1e-3 --run-dir 10k --seed 1.5e0"
-    written = (
-        "--steps 1000000 --eval.every=100000 --env.num_envs 2500 --agent.learning-rate 1e-3 --run-dir 10k --seed 1.5e0"
-    )
-    assert write_out_numbers(line.split(), flags) == written.split()
+@pytest.mark.parametrize(
+    ("line", "task", "device"),
+    [
+        ("gym:A --no-video", "gym:A", "auto"),
+        ("--preset laptop gym:A", "gym:A", "auto"),
+        ("--no-video gym:A --seed 1", "gym:A", "auto"),
+        ("--device cuda:1 mine:make", "mine:make", "cuda:1"),
+        ("--env.options a=1 b=2 mine:make", "mine:make", "auto"),
+    ],
+)
+def test_the_task_stands_anywhere(line, task, device):
+    default = TrainOptions(task=tyro.MISSING, config=PRESETS["laptop"], preset="laptop")
+    options = parse(TrainOptions, line.split(), "train", default=default)
+    assert (options.task, options.config.device) == (task, device)
 
 
 def test_a_preset_beside_the_settings_changes_none():
     for name, config in PRESETS.items():
-        assert TrainOptions.of(config, name).config() == config
+        default = TrainOptions(task=tyro.MISSING, config=config, preset=name)
+        assert parse(TrainOptions, ["gym:A"], "train", default=default) == dataclasses.replace(default, task="gym:A")
+
+
+@pytest.mark.parametrize("line", ["", "--episodes 5", "--env.engine auto --no-video"])
+def test_a_missing_positional_argument_is_asked_for(line):
+    with pytest.raises(UsageError, match=r"which run\?"):
+        read(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("runs/a --episode 5", "--episodes INT"),
+        ("--episode 5 runs/a", "--episodes INT"),
+        ("runs/a runs/b", "Unrecognized options: runs/b"),
+        ("--episodes 1.5 runs/a", "'1.5' is no whole number"),
+        ("runs/a --episodes", "Missing value for argument '--episodes'"),
+    ],
+)
+def test_errors_of_usage_are_said_once(line, complaint, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        read(line)
+    assert stopped.value.code == 2
+    said = capsys.readouterr()
+    assert said.err.count(complaint) == 1
+    assert not said.out
+
+
+@pytest.mark.parametrize("line", ["runs/a --steps 3", "--steps 3 runs/a"])
+def test_unknown_options_may_be_refused_with_a_reason(line):
+    with pytest.raises(FlashSACError, match=r"--steps 3.*: they are fixed"):
+        read(line, refusal="they are fixed")
+
+
+def test_a_command_may_have_options_only():
+    assert parse(BenchOptions, ["--parts", "act", "update"], "bench") == BenchOptions(parts=("act", "update"))
+
+
+def test_short_numbers():
+    texts = {
+        "7": 7,
+        "-5": -5,
+        "1e6": 10**6,
+        "1E+3": 1000,
+        "100k": 100_000,
+        "2.5M": 2_500_000,
+        "0.4K": 400,
+        "1_000": 1000,
+    }
+    assert {text: whole_number(text) for text in texts} == texts
+    for text in ("1.5", "1.5e0", "1e-3", "k", "1.0001k", "ten", "1e999"):
+        with pytest.raises(ValueError, match=f"'{text}' is no whole number"):
+            whole_number(text)

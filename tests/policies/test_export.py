@@ -242,7 +242,7 @@ def test_a_robot_without_limits_or_with_another_history_does_not_move(g1_file, m
 
 def test_what_cannot_work_is_refused_before_the_simulator_starts(g1_run, tmp_path):
     for arguments, complaint in (
-        (["--observations", "0"], "1 or more"),
+        (["--observations", "0"], "at least 1"),
         (["--out", str(tmp_path / "g1.bin")], "ends in .onnx"),
         (["--out", "/proc/g1.onnx"], "cannot be written"),
     ):

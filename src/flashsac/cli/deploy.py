@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
+from typing import Annotated
 
-from flashsac.cli.parsing import leading
+import tyro
+
+from flashsac.cli.parsing import parse
 from flashsac.deploy import report
 from flashsac.deploy.deployment import SIGNALS, DeployOptions, deploy, exit_code, interrupt
 from flashsac.deploy.onnx_policy import OnnxPolicy
-from flashsac.errors import FlashSACError
+
+
+@dataclasses.dataclass(frozen=True)
+class DeployCommand:
+    """Run an exported policy at a fixed rate, with every safety limit on, and report how it went."""
+
+    policy: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY.onnx")]
+    """Policy that `flashsac export` has written."""
+    options: Annotated[DeployOptions, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]
 
 
 def main(arguments: list[str]) -> int:
     """The command."""
-    import tyro
-
-    path, rest = leading(arguments)
-    options = tyro.cli(
-        DeployOptions, args=rest, prog="flashsac deploy POLICY.onnx", config=(tyro.conf.OmitArgPrefixes,)
-    )
-    if path is None:
-        raise FlashSACError("which policy? usage: flashsac deploy POLICY.onnx --robot mujoco")
+    question = "which policy? usage: flashsac deploy POLICY.onnx --robot mujoco"
+    command = parse(DeployCommand, arguments, "deploy", question=question)
+    path, options = command.policy, command.options
     if options.describe:
         print(report.describe(OnnxPolicy(path).info))
         return 0

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Annotated
 
-from flashsac.cli.parsing import leading
+from flashsac.cli.parsing import Run, parse
 from flashsac.errors import FlashSACError, MissingExtra
-from flashsac.policies.export import count_rows, export, recorded
-from flashsac.policies.find import policy_file, trained_steps
-from flashsac.policies.policy import read_policy
-from flashsac.robots.catalog import robot_of
 from flashsac.system.files import check_writable
+from flashsac.system.limits import AtLeast, check_limits
 
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions:
     """Write a trained policy as ONNX: observation in, action in [-1, 1] out, everything a robot needs in the metadata."""
 
+    run: Run
+    """Run directory, checkpoint or policy file."""
     out: str | None = None
     """File to write (default: RUN/policy.onnx)."""
     torchscript: bool = False
     """Write TorchScript (.pt) beside it, for one observation at a time."""
-    observations: int = 10_000
+    observations: Annotated[int, AtLeast(1)] = 10_000
     """Observations from the simulator to compare it with the policy on (fewer where they are images)."""
     checkpoint: str | None = None
     """Which policy of a run: best, last, or a step (default: the best, else the last)."""
@@ -32,13 +32,14 @@ class ExportOptions:
 
 def main(arguments: list[str]) -> int:
     """The command."""
-    import tyro
+    question = "which run? usage: flashsac export RUN --out policy.onnx"
+    options = parse(ExportOptions, arguments, "export", question=question)
+    from flashsac.policies.export import count_rows, export, recorded
+    from flashsac.policies.find import policy_file, trained_steps
+    from flashsac.policies.policy import read_policy
+    from flashsac.robots.catalog import robot_of
 
-    path, rest = leading(arguments)
-    options = tyro.cli(ExportOptions, args=rest, prog="flashsac export RUN")
-    if path is None:
-        raise FlashSACError("which run? usage: flashsac export RUN --out policy.onnx")
-    run = Path(path)
+    run = Path(options.run)
     out = Path(options.out) if options.out else (run if run.is_dir() else run.parent) / "policy.onnx"
     _check(options, out)
     file = policy_file(run, options.checkpoint)
@@ -55,9 +56,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _check(options: ExportOptions, out: Path) -> None:
-    """Before the minutes that a simulator takes."""
-    if options.observations < 1:
-        raise FlashSACError("--observations must be 1 or more.")
+    """Refuse what cannot work before the simulator starts, which takes minutes."""
+    check_limits(options)
     if out.suffix != ".onnx":
         raise FlashSACError(f"--out {out}: an exported policy's name ends in .onnx.")
     check_writable("--out", out)

@@ -1,74 +1,104 @@
-"""Arguments of a command line: taken off before tyro parses the rest, and checked."""
+"""How a command reads its arguments: into a dataclass of options, by tyro. A field's docstring is its help text."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import decimal
+import functools
+import io
 import re
-from collections.abc import Collection
-from pathlib import Path
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
-from flashsac.errors import FlashSACError
+import tyro
 
+from flashsac.config.schema import EngineName
+from flashsac.errors import FlashSACError, UsageError
 
-def leading(arguments: list[str]) -> tuple[str | None, list[str]]:
-    """The positional argument in front, if there is one."""
-    if arguments and not arguments[0].startswith("-"):
-        return arguments[0], arguments[1:]
-    return None, arguments
+Options = TypeVar("Options")
 
+HELP = ("-h", "--help")
 
-def leading_task(arguments: list[str], suites: Collection[str]) -> tuple[str | None, list[str]]:
-    """The task in front; or, after options, the one argument that can be nothing else."""
-    if arguments and not arguments[0].startswith("-"):
-        return leading(arguments)
-
-    def is_task(i: int) -> bool:
-        if ":" not in arguments[i] or arguments[i].startswith("-"):
-            return False
-        # What follows an option may be its value (--device cuda:1), unless it begins like a task of ours.
-        return arguments[i].split(":")[0] in suites or not arguments[i - 1].startswith("-")
-
-    found = [i for i in range(1, len(arguments)) if is_task(i)]
-    if len(found) != 1:
-        return None, arguments
-    return arguments[found[0]], arguments[: found[0]] + arguments[found[0] + 1 :]
+Run = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
-def leading_path(arguments: list[str]) -> tuple[str | None, list[str]]:
-    """The path in front; or, after options, an existing one at the end."""
-    if len(arguments) > 1 and arguments[0].startswith("-") and Path(arguments[-1]).exists():
-        return arguments[-1], arguments[:-1]
-    return leading(arguments)
+@dataclasses.dataclass(frozen=True)
+class SimulatorOptions:
+    """The simulator, where it shall differ from the training's."""
+
+    engine: EngineName | Literal["auto"] | None = None
+    """What simulates it (default: what it was trained with)."""
+    options: tuple[str, ...] | None = None
+    """Simulator settings, name=value, in place of the training's. The flag without values gives the task's defaults."""
 
 
-def take_option(arguments: list[str], name: str) -> tuple[str | None, list[str]]:
-    """The value of `name VALUE` or `name=VALUE`, and the arguments without it."""
-    for i, argument in enumerate(arguments):
-        if argument == name:
-            if i + 1 == len(arguments):
-                raise FlashSACError(f"{name} needs a value.")
-            return arguments[i + 1], arguments[:i] + arguments[i + 2 :]
-        if argument.startswith(f"{name}="):
-            return argument.partition("=")[2], arguments[:i] + arguments[i + 1 :]
-    return None, arguments
+def parse(
+    kind: type[Options],
+    arguments: list[str],
+    command: str,
+    *,
+    question: str = "",
+    default: Options | None = None,
+    description: str | None = None,
+    refusal: str | None = None,
+) -> Options:
+    """The options of `flashsac COMMAND`. Help and errors of usage are printed, and end the program.
+
+    `question` is the error if nothing is missing but the positional argument. `refusal` is the error for unknown options."""
+    read = functools.partial(tyro.cli, kind, prog=f"flashsac {command}", description=description, registry=_numbers())
+    if default is not None:
+        read = functools.partial(read, default=default)
+    if any(argument in HELP for argument in arguments):
+        return read(args=arguments)
+    options, unknown = _attempt(read, arguments)
+    if options is not None and not unknown:
+        return options
+    if options is None:  # is the positional argument missing, or did tyro take an unknown option for it?
+        stand_in = ["?", *arguments]
+        options, unknown = _attempt(read, stand_in)
+        if options is not None and not unknown:
+            raise UsageError(question)
+        arguments = arguments if options is None else stand_in
+    if unknown and refusal:
+        raise FlashSACError(f"{' '.join(unknown)}: {refusal}")
+    return read(args=arguments)  # prints what is wrong, and exits
 
 
-def write_out_numbers(arguments: list[str], flags: Collection[str]) -> list[str]:
-    """1e6, 100k and 2.5M as digits, after flags that take whole numbers."""
-    out: list[str] = []
-    for i, argument in enumerate(arguments):
-        flag, equals, value = argument.partition("=")
-        if equals and flag.replace("_", "-") in flags:
-            out.append(f"{flag}={_digits(value)}")
-        else:
-            out.append(_digits(argument) if i and arguments[i - 1].replace("_", "-") in flags else argument)
-    return out
+def _attempt(read: Callable[..., Any], arguments: list[str]) -> tuple[Any, list[str]]:
+    """The options, or None if they cannot be read, and the arguments that are unknown. Prints nothing."""
+    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+        return read(args=arguments, return_unknown_args=True)
+    return None, []
 
 
-def _digits(text: str) -> str:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:[eE]\+?(\d{1,2})|([kKmM]))", text)
-    if match is None:
-        return text
-    number, exponent, letter = match.groups()
-    value = decimal.Decimal(number).scaleb(int(exponent) if exponent else {"k": 3, "m": 6}[letter.lower()])
-    return str(int(value)) if value == int(value) else text
+def whole_number(text: str) -> int:
+    """Digits, or a short form of them: 1e6, 100k, 2.5M."""
+    if match := re.fullmatch(r"(\d+(?:\.\d+)?)(?:[eE]\+?(\d{1,2})|([kKmM]))", text):
+        number, exponent, letter = match.groups()
+        value = decimal.Decimal(number).scaleb(int(exponent) if exponent else {"k": 3, "m": 6}[letter.lower()])
+        if value == int(value):
+            return int(value)
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is no whole number, such as 1000, 1e6, 100k or 2.5M") from None
+
+
+def _numbers() -> tyro.constructors.ConstructorRegistry:
+    """Tells tyro to read every int by `whole_number`."""
+    registry = tyro.constructors.ConstructorRegistry()
+
+    @registry.primitive_rule
+    def rule(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
+        if info.type is not int:
+            return None
+        return tyro.constructors.PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="INT",
+            instance_from_str=lambda texts: whole_number(texts[0]),
+            is_instance=lambda value: isinstance(value, int),
+            str_from_instance=lambda value: [str(value)],
+        )
+
+    return registry

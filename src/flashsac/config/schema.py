@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+import typing
+from typing import Annotated, Any, Literal
+
+from flashsac.system.limits import Above, AtLeast, Between
 
 EngineName = Literal[
     "envpool", "gymnasium", "dm_control", "jax", "genesis", "maniskill", "mjlab", "isaaclab", "humanoidbench", "pixels"
@@ -16,24 +19,24 @@ Precision = Literal["fp32", "bf16", "fp16"]
 class AgentConfig:
     """The algorithm. Defaults are the paper's; `--preset` sets what differs by regime."""
 
-    batch_size: int = 2048
+    batch_size: Annotated[int, AtLeast(2)] = 2048
     """Transitions per update."""
-    updates_per_transition: float = 2 / 1024
+    updates_per_transition: Annotated[float, Above(0)] = 2 / 1024
     """Update-to-data ratio. It counts transitions, so the number of environments does not change it."""
     warmup: int = 100_000
     """Transitions collected with uniformly random actions before the first update."""
-    discount: float = 0.99
+    discount: Annotated[float, Between(0, 1)] = 0.99
     """Discount factor; tasks bring their own."""
-    n_step: int = 1
+    n_step: Annotated[int, AtLeast(1)] = 1
     """Length of the return before bootstrapping."""
 
-    actor_width: int = 128
+    actor_width: Annotated[int, AtLeast(1)] = 128
     """Hidden width of the actor."""
-    critic_width: int = 256
+    critic_width: Annotated[int, AtLeast(1)] = 256
     """Hidden width of each critic."""
-    blocks: int = 2
+    blocks: Annotated[int, AtLeast(1)] = 2
     """Inverted residual blocks in each network."""
-    critics: int = 2
+    critics: Annotated[int, AtLeast(1)] = 2
     """Size of the critic ensemble."""
     residual: bool = True
     """Add each block's input to its output (off: ablation)."""
@@ -46,40 +49,40 @@ class AgentConfig:
     cross_batch: bool = True
     """Current and next states in one critic pass, so that both share BatchNorm statistics (off: ablation)."""
 
-    image_channels: int = 32
+    image_channels: Annotated[int, AtLeast(1)] = 32
     """Channels of each convolution."""
-    image_features: int = 50
+    image_features: Annotated[int, AtLeast(1)] = 50
     """Numbers that the encoder makes of a stack of images."""
-    image_shift: int = 4
+    image_shift: Annotated[int, AtLeast(0)] = 4
     """Random shift of images in training, up to so many pixels; 0 turns it off."""
 
     symmetry: bool = False
     """Show half of every batch in a mirror, left and right exchanged; for robots that say how."""
-    context_latent: int = 16
+    context_latent: Annotated[int, AtLeast(1)] = 16
     """Numbers beside the velocity that the context estimator makes of the history (--env.history)."""
 
     value: Literal["categorical", "scalar"] = "categorical"
     """A distribution over returns trained by cross-entropy, or one number by squared error (ablation)."""
     reward_scaling: bool = True
     """Divide rewards by the running spread of returns (off: ablation)."""
-    value_max: float = 5.0
+    value_max: Annotated[float, Above(0)] = 5.0
     """The categorical support is [-value_max, value_max]."""
-    atoms: int = 101
+    atoms: Annotated[int, AtLeast(2)] = 101
     """Atoms of the categorical critic."""
 
-    learning_rate: float = 3e-4
+    learning_rate: Annotated[float, Above(0)] = 3e-4
     """Adam's learning rate at the start."""
     learning_rate_end: float = 1.5e-4
     """... and at the end of its cosine decay over the run."""
     target_rate: float = 0.01
     """Step of the target critic towards the critic, per update."""
-    actor_delay: int = 2
+    actor_delay: Annotated[int, AtLeast(1)] = 2
     """Critic updates per actor update."""
-    initial_temperature: float = 0.01
+    initial_temperature: Annotated[float, Above(0)] = 0.01
     """Entropy weight at the start."""
-    target_std: float = 0.15
+    target_std: Annotated[float, Above(0)] = 0.15
     """Action standard deviation that defines the entropy target, the same for every robot."""
-    noise_max_repeat: int = 16
+    noise_max_repeat: Annotated[int, AtLeast(1)] = 16
     """Longest run of steps with the same exploration noise; 1 turns noise repetition off."""
     noise_exponent: float = 2.0
     """Repetition lengths k have probability proportional to k^-exponent."""
@@ -89,7 +92,7 @@ class AgentConfig:
 class EnvConfig:
     """The simulator."""
 
-    num_envs: int = 1024
+    num_envs: Annotated[int, AtLeast(1)] = 1024
     """Environments stepped together."""
     engine: EngineName | Literal["auto"] = "auto"
     """Which implementation simulates the task; auto takes the fast one, or with one environment Gymnasium or dm_control, which resume
@@ -100,11 +103,11 @@ class EnvConfig:
     """Simulate one step while learning from those before it, where the simulator runs beside us (EnvPool, ManiSkill, images)."""
     image_size: int = 84
     """Height and width of what dmc-vision draws; other images keep their size."""
-    frame_stack: int = 3
+    frame_stack: Annotated[int, AtLeast(1)] = 3
     """Frames in one observation, where there are images."""
     with_state: bool = False
     """In dmc-vision, the state vector beside the images."""
-    history: int = 0
+    history: Annotated[int, AtLeast(0)] = 0
     """Show the actor so many of its last observations too, through a context estimator that learns to tell the base's velocity from
     them; for tasks that name that velocity."""
     privileged: bool = True
@@ -120,7 +123,7 @@ class EnvConfig:
 class ReplayConfig:
     """The replay buffer."""
 
-    capacity: int = 10_000_000
+    capacity: Annotated[int, AtLeast(1)] = 10_000_000
     """Transitions kept."""
     storage: Literal["auto", "ram", "disk", "device"] = "auto"
     """Where: main memory, memory-mapped files in the run directory (may exceed memory), or the accelerator; auto takes main memory
@@ -133,9 +136,9 @@ class ReplayConfig:
 class EvalConfig:
     """Evaluation during training: own environments, deterministic policy."""
 
-    every: int | None = None
+    every: Annotated[int | None, AtLeast(0)] = None
     """Transitions between evaluations (default: a twentieth of the run); 0 turns evaluation off."""
-    episodes: int = 10
+    episodes: Annotated[int, AtLeast(1)] = 10
     """Episodes per evaluation."""
 
 
@@ -143,9 +146,9 @@ class EvalConfig:
 class TrainConfig:
     """One training run."""
 
-    steps: int = 50_000_000
+    steps: Annotated[int, AtLeast(1)] = 50_000_000
     """Transitions to collect in all."""
-    seed: int = 0
+    seed: Annotated[int, Between(0, 2**31 - 1, "[]")] = 0
     """Seed of everything random."""
     run_dir: str | None = None
     """Where the run is written (default: runs/TASK/DATE-seed)."""
@@ -155,11 +158,11 @@ class TrainConfig:
     """Type of the matrix products; auto measures which is fastest on this device. All else is fp32."""
     compile: Literal["on", "off"] = "on"
     """Compile acting and learning. Needs a C++ compiler; without one it says so and runs uncompiled."""
-    log_every: int | None = None
+    log_every: Annotated[int | None, AtLeast(0)] = None
     """Transitions between rows of metrics.csv (default: a two-hundredth of the run)."""
-    checkpoint_every: int | None = None
+    checkpoint_every: Annotated[int | None, AtLeast(0)] = None
     """Transitions between checkpoints (default: a tenth of the run); 0 saves only at the end."""
-    keep_checkpoints: int = 2
+    keep_checkpoints: Annotated[int, AtLeast(1)] = 2
     """How many of the newest checkpoints are kept, besides the best."""
     video: bool = True
     """Record a video of the trained policy at the end."""
@@ -174,15 +177,18 @@ class TrainConfig:
     eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
 
 
-def to_dict(config: TrainConfig) -> dict:
-    """Plain JSON-able form."""
+def to_dict(config: TrainConfig) -> dict[str, Any]:
+    """The settings as JSON can hold them."""
     return dataclasses.asdict(config)
 
 
-def from_dict(values: dict) -> TrainConfig:
-    """The inverse of `to_dict`; unknown keys raise, so that a file from another version is noticed."""
-    nested = {"agent": AgentConfig, "env": EnvConfig, "replay": ReplayConfig, "eval": EvalConfig}
-    env = values.get("env", {})
-    values = values | {"env": env | {"options": tuple(env.get("options", ()))}}  # JSON knows no tuples
-    built = {key: nested[key](**value) if key in nested else value for key, value in values.items()}
-    return TrainConfig(**built)
+def from_dict(values: dict[str, Any]) -> TrainConfig:
+    """The inverse of `to_dict`. An unknown key raises TypeError, so that a file of another version is noticed."""
+    return _build(TrainConfig, values)
+
+
+def _build(kind: Any, value: Any) -> Any:
+    if not dataclasses.is_dataclass(kind):
+        return tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+    kinds = typing.get_type_hints(kind)
+    return typing.cast(type, kind)(**{name: _build(kinds.get(name), part) for name, part in value.items()})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from typing import Any
 
+from flashsac.config.overrides import override
 from flashsac.config.presets import PRESETS
 from flashsac.config.schema import PresetName, TrainConfig
 from flashsac.errors import FlashSACError
@@ -38,28 +38,4 @@ def default_config(task: Any, preset: PresetName | None = None) -> TrainConfig:
 
 def configure(task: Any, preset: PresetName | None = None, **overrides: Any) -> TrainConfig:
     """`default_config` with changes: plain fields, or dicts for the nested parts (agent={"batch_size": 256})."""
-    config = default_config(task, preset)
-    _check_names(config, overrides)
-    nested = {
-        name: dataclasses.replace(getattr(config, name), **value)
-        for name, value in overrides.items()
-        if isinstance(value, dict)
-    }
-    return dataclasses.replace(config, **{**overrides, **nested})
-
-
-def _check_names(config: TrainConfig, overrides: dict[str, Any]) -> None:
-    """A misspelt setting is an error that names the nearest."""
-    parts = {name: value for name, value in vars(config).items() if dataclasses.is_dataclass(value)}
-    spelt = {name: f"{name}=..." for name in (*vars(config), "preset", "quiet")}
-    for part, settings in parts.items():
-        spelt |= {name: f"{part}=dict({name}=...)" for name in vars(settings)}
-    given = [(name, vars(config)) for name in overrides]
-    for part in parts.keys() & overrides.keys():
-        if isinstance(overrides[part], dict):
-            given += [(name, vars(parts[part])) for name in overrides[part]]
-    for name, known in given:
-        if name not in known:
-            near = [name] if name in spelt else difflib.get_close_matches(name, spelt, n=1)
-            hint = f" Did you mean {spelt[near[0]]}?" if near else " `flashsac train TASK --help` shows them all."
-            raise FlashSACError(f"there is no setting '{name}' here.{hint}")
+    return override(default_config(task, preset), overrides)

@@ -10,13 +10,14 @@ from typing import Any
 
 import torch
 
-from flashsac.config.checks import check, plain
+from flashsac.config.checks import check, coerce
 from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.errors import FlashSACError
 from flashsac.policies.evaluation import MAX_STEPS
 from flashsac.runs.directory import Run
 from flashsac.sims.catalog import find_task, suite_of
 from flashsac.sims.registry import choose_engine, environments_in, is_only_one, make_env
+from flashsac.system.limits import flag
 from flashsac.training.build import build
 from flashsac.training.hooks import Hooks
 from flashsac.training.precision import fastest_precision
@@ -77,7 +78,7 @@ def task_name(task: Any) -> str:
 
 def settle(task: Any, config: TrainConfig) -> TrainConfig:
     """Replace every "auto" by what it comes to on this machine, so that the run's config says what was done."""
-    config = plain(config)
+    config = coerce(config)
     check(config)
     env, known = config.env, find_task(task)
     if known:
@@ -139,8 +140,8 @@ def with_environment_facts(task: Any, config: TrainConfig, spec: EnvSpec) -> tup
     for field in dataclasses.fields(EnvConfig):
         value, wanted = getattr(made, field.name), getattr(asked, field.name)
         if value != wanted:
-            flag = f"--env.{field.name.replace('_', '-')} {wanted}"
-            notes.append(f"note: this environment decides by itself, {field.name} is {value}; {flag} does nothing")
+            spelled = f"{flag(field.name, '--env.')} {wanted}"
+            notes.append(f"note: this environment decides by itself, {field.name} is {value}; {spelled} does nothing")
     if spec.pixels and config.agent.n_step == 1:
         notes.append(
             "note: this environment shows images, but the settings are those for state; --preset vision has the paper's for images"

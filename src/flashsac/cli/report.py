@@ -1,0 +1,39 @@
+"""`flashsac report`: learning curves of runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from flashsac.cli.parsing import parse
+from flashsac.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportOptions:
+    """Draw evaluation curves over seeds: against steps and against time, as PNG and CSV. NAME=RUN compares groups by name."""
+
+    runs: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...", help_behavior_hint="(required)")
+    ]
+    """Run directories, or directories that hold some, each alone or as NAME=RUN."""
+    out: str
+    """Directory for the pictures and tables."""
+    published: str | None = None
+    """CSV of published curves to draw beside them (task, method, env_step, seeds, mean, ci_low, ci_high)."""
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    options = parse(ReportOptions, arguments, "report")
+    if not options.runs:
+        raise UsageError("which run? usage: flashsac report RUN ...")
+    from flashsac.experiments.report import group_paths, report
+
+    published = Path(options.published) if options.published else None
+    for file in report(group_paths(list(options.runs)), Path(options.out), published, say=print):
+        print(f"wrote {file}")
+    return 0

@@ -1,0 +1,31 @@
+"""`flashsac resume`: the rest of an interrupted run."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from flashsac.cli.parsing import Run, parse
+
+REFUSAL = """\
+the settings of a run are fixed when it begins. Its learning rate follows a schedule over all its steps, and resumed it must come \
+to the same as if it had never stopped. For other settings or more steps begin a new run: flashsac train TASK ... --run-dir ANOTHER"""
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumeOptions:
+    """Goes on with an interrupted run from its last checkpoint, with the settings it was begun with."""
+
+    run: Run
+    """Run directory."""
+    device: str | None = None
+    """cpu, cuda, cuda:1, ...: where it goes on, if not on the device it was begun on."""
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    question = "which run? usage: flashsac resume RUN"
+    options = parse(ResumeOptions, arguments, "resume", question=question, refusal=REFUSAL)
+    from flashsac import api
+    from flashsac.cli.summary import print_summary
+
+    return print_summary(api.resume(options.run, device=options.device))

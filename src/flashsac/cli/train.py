@@ -1,0 +1,56 @@
+"""`flashsac train`: a training run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any, get_args
+
+import tyro
+
+from flashsac.cli.parsing import HELP, parse
+from flashsac.config.schema import PresetName, TrainConfig
+from flashsac.sims.catalog import check_task, find_task
+from flashsac.sims.defaults import default_config, default_preset
+from flashsac.sims.registry import check_memory
+
+EXAMPLE = "mujoco:HalfCheetah-v4"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+    """A training run, and where its defaults come from."""
+
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """What to train on: suite:task, or module:function of your own that makes a Gymnasium environment."""
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")]
+    preset: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(get_args(PresetName))}}}")]
+    """Where the defaults shown here come from: parallel (1024 environments, GPU), single (one environment, the paper's CPU setting),
+    vision (images), laptop (minutes on a CPU)."""
+
+
+def main(arguments: list[str]) -> int:
+    """The command. It parses twice, because the task and the preset decide the defaults of all other options."""
+    given = [argument for argument in arguments if argument not in HELP]
+    help_wanted = given != arguments
+    chosen = _parse(given, TrainOptions(task="" if help_wanted else tyro.MISSING, config=TrainConfig(), preset=""))
+    if chosen.task:
+        check_task(chosen.task)
+    example = chosen.task or EXAMPLE
+    preset: Any = chosen.preset or default_preset(example)
+    whose = "as chosen" if chosen.preset else f"which {example} has without --preset"
+    options = _parse(
+        arguments,
+        TrainOptions(task=tyro.MISSING, config=default_config(example, preset), preset=preset),
+        f"Train {chosen.task or 'a robot'}. The defaults shown are those of the preset {preset}, {whose}.",
+    )
+    if known := find_task(options.task):  # before torch and the simulator are loaded, so that a refusal comes at once
+        check_memory(known, options.config.env, options.config.device)
+    from flashsac import api
+    from flashsac.cli.summary import print_summary
+
+    return print_summary(api.train(options.task, options.config))
+
+
+def _parse(arguments: list[str], default: TrainOptions, description: str | None = None) -> TrainOptions:
+    question = f"which task? It comes first: flashsac train {EXAMPLE} --preset laptop"
+    return parse(TrainOptions, arguments, "train", question=question, default=default, description=description)
