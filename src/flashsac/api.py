@@ -22,9 +22,10 @@ from flashsac.runs.best import best_score
 from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import Result, Run
 from flashsac.runs.metrics import read_metrics
-from flashsac.sims.catalog import find_task, suite_of
+from flashsac.sims.catalog import find_task
 from flashsac.sims.defaults import configure
-from flashsac.sims.registry import choose_engine, environments_in, is_only_one
+from flashsac.sims.registry import choose_simulator
+from flashsac.sims.user_env import check_settings, environments_in, is_only_one
 from flashsac.training.precision import fastest_precision
 from flashsac.training.trainer import Trainer
 from flashsac.types import EnvSpec
@@ -42,7 +43,7 @@ def resolve(task: Any, config: TrainConfig) -> TrainConfig:
         precision = fastest_precision(torch.device(device))
     env = config.env
     if known := find_task(task):
-        env = dataclasses.replace(env, engine=choose_engine(known, env))
+        env = dataclasses.replace(env, engine=choose_simulator(known, env).name)
     return dataclasses.replace(config, device=device, env=env, precision=precision)
 
 
@@ -81,7 +82,7 @@ def train(
             "flashsac.configure(task, preset, ...) makes one, dataclasses.replace changes one."
         )
     config = resolve(task, config if config is not None else configure(task, preset, **overrides))
-    _check_engine(task, config.env)
+    check_settings(task, config.env)
     name = task if isinstance(task, str) else f"custom:{getattr(task, '__name__', type(task).__name__)}"
     if not isinstance(task, str) and not callable(task):
         config = dataclasses.replace(config, env=dataclasses.replace(config.env, num_envs=environments_in(task)))
@@ -94,22 +95,6 @@ def train(
                 file=sys.stderr,
             )
     return _run(Run.create(name, config), task, resume=False, quiet=quiet)
-
-
-def _check_engine(task: Any, env: EnvConfig) -> None:
-    """Only of tasks that we know there are several engines, with settings of their own."""
-    if find_task(task):
-        return
-    gym = isinstance(task, str) and suite_of(task) == "gym"
-    if env.options:
-        raise FlashSACError(
-            "--env.options are for tasks on EnvPool or Genesis; this environment is "
-            + ("Gymnasium's." if gym else "your own: set what you want in the function that makes it.")
-        )
-    if env.engine not in ("auto", *(["gymnasium"] if gym else [])):
-        raise FlashSACError(
-            f"--env.engine {env.engine}: this environment comes without a choice of engines. Leave it away."
-        )
 
 
 def resume(run_dir: str | Path, env: Any = None, *, device: str | None = None, quiet: bool = False) -> Result:

@@ -7,7 +7,7 @@ import pytest
 from flashsac.cli.options import TrainOptions, whole_number_flags
 from flashsac.cli.parsing import leading_path, leading_task, write_out_numbers
 from flashsac.config.presets import PRESETS
-from flashsac.sims.catalog import SUITES
+from flashsac.sims.catalog import suites
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from flashsac.sims.catalog import SUITES
     ],
 )
 def test_the_task_is_found_where_it_can_be_nothing_else(line, task, rest):
-    assert leading_task(line.split(), SUITES) == (task, rest.split())
+    assert leading_task(line.split(), suites()) == (task, rest.split())
 
 
 def test_the_path_may_come_last(tmp_path):

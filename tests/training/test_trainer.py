@@ -15,7 +15,7 @@ from flashsac.policies.evaluation import Evaluator
 from flashsac.runs.directory import Run, read_config
 from flashsac.runs.metrics import MetricsLog, read_metrics
 from flashsac.sims.base import OverlappingVecEnv
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.training import trainer
 from flashsac.training.progress import Progress
 from tests import toy_envs

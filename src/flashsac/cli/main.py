@@ -86,12 +86,14 @@ def main(arguments: list[str] | None = None) -> int:
 def _train(arguments: list[str]) -> int:
     import tyro
 
-    from flashsac.sims.catalog import SUITES, check_task, find_task
+    from flashsac.sims.capacity import check_memory
+    from flashsac.sims.catalog import check_task, find_task, suites
     from flashsac.sims.defaults import default_config, default_preset
-    from flashsac.sims.registry import check_memory
+    from flashsac.sims.registry import choose_simulator
+    from flashsac.sims.simulator import EnvRequest
 
     # Two stages: the task and the preset decide the defaults that the rest overrides.
-    task, rest = leading_task(arguments, SUITES)
+    task, rest = leading_task(arguments, suites())
     chosen, rest = take_option(rest, "--preset")
     help_wanted = any(argument in ("-h", "--help") for argument in rest)
     if task is None and not help_wanted:
@@ -114,7 +116,7 @@ def _train(arguments: list[str]) -> int:
     config = options.config()
     assert task is not None
     if known := find_task(task):  # before torch and the simulator are loaded, so that a refusal comes at once
-        check_memory(known, config.env, config.device)
+        check_memory(known, choose_simulator(known, config.env), EnvRequest.of(config.env, config.device))
     from flashsac import api
 
     return _finish(api.train(task, config))

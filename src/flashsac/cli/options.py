@@ -6,7 +6,7 @@ import dataclasses
 import typing
 from typing import Literal
 
-from flashsac.config.schema import EngineName, Precision, PresetName, TrainConfig
+from flashsac.config.schema import Precision, PresetName, TrainConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TrainOptions(TrainConfig):
 class SimulatorOptions:
     """The simulator, where it shall differ from the training's."""
 
-    engine: EngineName | Literal["auto"] | None = None
+    engine: str | None = None
     """What simulates it (default: what it was trained with)."""
     options: tuple[str, ...] | None = None
     """Settings of the simulator's own instead of those of the training, as name=value; none after it: the task as it stands."""

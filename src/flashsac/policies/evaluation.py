@@ -16,7 +16,7 @@ from torch import Tensor
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import EvaluationAbandoned, FlashSACError
 from flashsac.policies.policy import Policy
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.types import Obs
 
 MAX_PARALLEL = 16

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from flashsac.config.schema import EngineName, EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError
 from flashsac.policies.evaluation import Evaluation, Evaluator
 from flashsac.policies.policy import Policy, load_policy
 from flashsac.policies.video import checked_out, record
 from flashsac.runs.directory import read_config
 from flashsac.sims.catalog import check_task
-from flashsac.sims.registry import more_like
+from flashsac.sims.user_env import more_like
 
 SEED = 12345
 
@@ -40,7 +40,7 @@ def find(
     env: Any = None,
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
-    engine: EngineName | Literal["auto"] | None = None,
+    engine: str | None = None,
 ) -> Trained:
     """`options`, `engine`: instead of the training's. The training's options are for the task they were given for, and no other."""
     found = _find(source, env, checkpoint)
@@ -90,7 +90,7 @@ def evaluate(
     *,
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
-    engine: EngineName | Literal["auto"] | None = None,
+    engine: str | None = None,
 ) -> Evaluation:
     """Returns, lengths and successes of a trained policy. `env`: a task name, a function that makes environments, or one of them,
     needed only where the run was begun from Python with an environment of your own. `options`: settings of the simulator's own, as
@@ -117,7 +117,7 @@ def play(
     seed: int = SEED,
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
-    engine: EngineName | Literal["auto"] | None = None,
+    engine: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Path:
     """Film a trained policy; returns the video (default: play.mp4 among the run's videos). The rest as in `evaluate`."""

@@ -20,7 +20,8 @@ import numpy as np
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, RenderError
 from flashsac.policies.policy import Policy, load_policy
-from flashsac.sims.registry import make_env, more_like
+from flashsac.sims.make import make_env
+from flashsac.sims.user_env import more_like
 from flashsac.system.gl import GL_HINT
 
 FORMATS = (".mp4", ".mkv", ".mov", ".avi")

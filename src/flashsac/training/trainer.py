@@ -21,7 +21,7 @@ from flashsac.runs.checkpoint import CheckpointStore, check_same, fingerprint
 from flashsac.runs.directory import Result, Run
 from flashsac.runs.metrics import MetricsLog, read_metrics
 from flashsac.sims.base import OverlappingVecEnv
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.system.memory import keep_freed_memory
 from flashsac.training.compile import compiler_for, compiler_missing
 from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget, crossed, intervals
