@@ -21,7 +21,7 @@ from flashsac.system import memory
 
 def test_too_many_dogs_are_refused_before_anything_heavy_is_loaded():
     code = (
-        "import sys; from flashsac.cli import main; code = main(['train', 'dmc:dog-walk', '--env.num-envs', '10000']);"
+        "import sys; from flashsac.cli.main import main; code = main(['train', 'dmc:dog-walk', '--env.num-envs', '10000']);"
         "print(code, sorted({'torch', 'dm_control', 'envpool'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -32,7 +32,7 @@ def suites() -> dict[str, Suite]:
             if suite.name in found:
                 raise FlashSACError(
                     f"two simulators bring a suite called '{suite.name}': {brought_by[suite.name]} and {simulator.name}. "
-                    "Uninstall one of them."
+                    "Uninstall the package of one of them."
                 )
             found[suite.name], brought_by[suite.name] = suite, simulator.name
     ours = list(dict.fromkeys(task.suite for task in _our_tasks()))

@@ -18,11 +18,11 @@ OURS = "flashsac"
 
 @functools.cache
 def simulators() -> dict[str, Simulator]:
-    """All simulators by name. A plug-in of somebody else's that cannot be loaded is left out, with a note."""
+    """All simulators by name, ours first. A plug-in of somebody else's that cannot be loaded is left out, with a note."""
     found: dict[str, Simulator] = {}
     homes: dict[str, str] = {}
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        home = entry.dist.name if entry.dist else entry.value
+    entries = [(entry.dist.name if entry.dist else entry.value, entry) for entry in entry_points(group=GROUP)]
+    for home, entry in sorted(entries, key=lambda pair: (pair[0] != OURS, pair[1].name)):
         record = _load(entry, home)
         if record is None:
             continue
