@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flashsac.policies.find import locate_policy
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.types import EnvSpec
 
 ROBOTS, STEPS, SEED = 16, 500, 0

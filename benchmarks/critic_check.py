@@ -22,7 +22,7 @@ from flashsac.core.reward_scale import RewardScale
 from flashsac.core.update import Learner
 from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import read_config
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.types import Obs
 
 ROBOTS, BEFORE, AHEAD, SEED = 256, 150, 100, 0

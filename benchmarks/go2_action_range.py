@@ -14,7 +14,7 @@ import torch
 
 from flashsac.config.schema import AgentConfig, EnvConfig
 from flashsac.core.update import Learner
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.tasks.genesis import go2 as genesis_go2
 
 ROBOTS, SEEDS, HEIGHTS, LIMITS = 32, 10, (0.35, 0.42), (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0)

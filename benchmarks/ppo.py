@@ -28,7 +28,7 @@ from flashsac.policies.evaluation_process import EVAL_SEED
 from flashsac.runs.directory import Run
 from flashsac.runs.metrics import MetricsLog, read_metrics
 from flashsac.sims.base import VecEnv
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.training.counters import Clock, EpisodeStats
 from flashsac.types import Obs
 

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from flashsac.sims.adapters.pixels import CAMERAS
+from flashsac.sims.envs.pixels import CAMERAS
 from flashsac.system.gl import require_gl_backend
 
 SIDE, FRAMES, STEPS_BETWEEN = 84, 20, 4

@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 
 from flashsac.config.schema import EnvConfig
 from flashsac.core.transforms import RandomShift
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.types import Batch
 
 OUT = Path(__file__).parent / "results" / "vision-observation.png"

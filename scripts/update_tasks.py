@@ -74,8 +74,8 @@ def _candidates() -> Iterator[tuple[str, str, str]]:
 
 
 def _new_tasks(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    from flashsac.sims.catalog import Task
-    from flashsac.sims.engines import ENGINES, Options
+    from flashsac.sims.registry import simulators
+    from flashsac.sims.simulator import EnvRequest, Task
 
     known = {(row["suite"], row["own_id"] or row["task"]) for row in rows}
     found = []
@@ -83,9 +83,8 @@ def _new_tasks(rows: list[dict[str, str]]) -> list[dict[str, str]]:
         if (suite, name) in known or not engines:
             continue
         first = engines.split("+")[0]
-        task = Task(suite, name, None, None, None, (), name, None, None, "return", None)
         try:
-            spec = ENGINES[first].make(task, Options(num_envs=1, overlap=False)).spec  # type: ignore[index]
+            spec = simulators()[first].make(Task(suite, name), EnvRequest(num_envs=1, overlap=False)).spec
         except Exception as error:  # one that needs an old mujoco, or pixels, is left out, and said so
             print(f"left out {suite}:{name}: {type(error).__name__}: {str(error)[:100]}")
             continue
@@ -99,8 +98,9 @@ def _new_tasks(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 def _megabytes(row: dict[str, str]) -> float:
     """The slope between few and many environments, each in a process of its own."""
     code = (
-        "import sys, psutil, torch; from flashsac.sims.engines import ENGINES, Options; from flashsac.sims.catalog import tasks\n"
-        "env = ENGINES['envpool'].make(tasks()[sys.argv[1]], Options(int(sys.argv[2]))); env.reset(0)\n"
+        "import sys, psutil, torch; from flashsac.sims.registry import simulators; from flashsac.sims.simulator import EnvRequest\n"
+        "from flashsac.sims.catalog import tasks\n"
+        "env = simulators()['envpool'].make(tasks()[sys.argv[1]], EnvRequest(int(sys.argv[2]))); env.reset(0)\n"
         "for _ in range(5): env.step(torch.zeros(env.spec.num_envs, env.spec.action_dim))\n"
         "print(psutil.Process().memory_info().rss)"
     )

@@ -115,6 +115,11 @@ def blocks(language: str, document: str = "README.md") -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
 
 
+def named_blocks(document: str) -> dict[str, str]:
+    """The files in a document: blocks of code whose first line is a comment with the file's name."""
+    return dict(re.findall(r"```\w+\n# ([\w./-]+\.\w+)\n(.*?)```", (ROOT / document).read_text(), re.DOTALL))
+
+
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "flashsac", *arguments]
 

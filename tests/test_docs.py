@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import ROOT, blocks, cli
+from tests.helpers import ROOT, blocks, cli, named_blocks
 
 SHORT = (
     "--steps 600 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 --agent.actor-width 8 --compile off "
@@ -105,15 +105,15 @@ def test_make_targets_of_the_readme_exist():
 
 def test_the_simulator_of_the_docs_trains(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (code,) = blocks("python", "docs/add-a-simulator.md")
+    code = named_blocks("docs/add-a-simulator.md")["hover.py"]
     assert len([line for line in code.splitlines() if line.strip()]) < 65
     short = code.replace(
-        "steps=400_000,\n    agent=dict(updates_per_transition=0.01)",
+        "steps=400_000,\n        agent=dict(updates_per_transition=0.01)",
         "steps=60_000, agent=dict(updates_per_transition=0.01, critic_width=32, actor_width=16), "
         "compile='off', quiet=True, eval=dict(every=30_000)",
     )
     assert short != code
-    names: dict = {}
+    names: dict = {"__name__": "__main__"}
     exec(compile(short, "add-a-simulator.md", "exec"), names)
     assert names["result"].step == 60_000
     assert names["result"].best > 0, "better than falling"

@@ -22,7 +22,7 @@ _HOMES = {
     "Policy": "flashsac.policies.policy",
     "TrainConfig": "flashsac.config.schema",
     "FlashSACError": "flashsac.errors",
-    "make_env": "flashsac.sims.registry",
+    "make_env": "flashsac.sims.make",
     "check_env": "flashsac.sims.check",
 }
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flashsac.policies.policy import Policy
     from flashsac.sims.check import check_env
     from flashsac.sims.defaults import configure
-    from flashsac.sims.registry import make_env
+    from flashsac.sims.make import make_env
 
 __all__ = [
     "FlashSACError",

@@ -7,9 +7,9 @@ import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from flashsac.config.schema import EngineName, PresetName, TrainConfig
+from flashsac.config.schema import PresetName, TrainConfig
 from flashsac.errors import FlashSACError
 from flashsac.policies.evaluation import Evaluation, evaluate_policy
 from flashsac.policies.find import locate_policy, policy_file
@@ -20,7 +20,7 @@ from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import Run
 from flashsac.runs.metrics import read_metrics
 from flashsac.sims.defaults import configure
-from flashsac.sims.registry import is_only_one
+from flashsac.sims.user_env import is_only_one
 from flashsac.training.hooks import Hooks
 from flashsac.training.start import begin, checked_device, reopen
 from flashsac.training.trainer import Result, Trainer
@@ -127,7 +127,7 @@ def evaluate(
     *,
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
-    engine: EngineName | Literal["auto"] | None = None,
+    engine: str | None = None,
 ) -> Evaluation:
     """Returns, lengths and successes of a trained policy.
 
@@ -146,7 +146,7 @@ def play(
     seed: int = SEED,
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
-    engine: EngineName | Literal["auto"] | None = None,
+    engine: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Path:
     """Film a trained policy; returns the video (default: play.mp4 among the run's videos). The rest as in `evaluate`."""

@@ -66,6 +66,9 @@ class EnvSpec:
     """How many of the actor's observations before the newest one are shown too."""
     velocity: tuple[int, int] | None = None
     """Columns of the critic's observation, first and one past the last, that hold the base's linear velocity; where it is known."""
+    actor_velocity: tuple[int, int] | None = None
+    """Columns of the actor's observation, first and one past the last, that hold the same velocity; where the actor sees it and the
+    columns are known."""
     mirrors: dict[str, Mirror] = dataclasses.field(default_factory=dict)
     """For robots whose left and right are alike: how each observation group, and "action", looks in a mirror."""
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from flashsac.config.schema import EnvConfig
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from tests.helpers import from_file, tiny_run
 
 pytest.importorskip("envpool")

@@ -13,7 +13,7 @@ pytest.importorskip("rsl_rl")
 from flashsac.config.schema import EnvConfig
 from flashsac.policies.evaluation_process import EVAL_SEED
 from flashsac.runs.metrics import read_metrics
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.types import Step
 from tests.helpers import from_file
 

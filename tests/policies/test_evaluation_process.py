@@ -22,8 +22,8 @@ from flashsac.policies.evaluation import Evaluator
 from flashsac.policies.evaluation_process import ProcessEvaluator
 from flashsac.policies.policy import Policy, snapshot
 from flashsac.runs.metrics import read_metrics
-from flashsac.sims import engines
-from flashsac.sims.registry import make_env, must_evaluate_apart
+from flashsac.sims.make import make_env, must_evaluate_apart
+from flashsac.sims.registry import simulators
 from tests.helpers import PATIENCE, ROOT, TINY, environment, wait_until
 
 pytest.importorskip("mujoco")
@@ -110,9 +110,8 @@ def test_close_ends_the_child():
 
 def test_the_trainer_uses_it_where_the_engine_allows_one_environment(tmp_path, monkeypatch):
     assert not must_evaluate_apart(TASK, CONFIG)
-    monkeypatch.setitem(
-        engines.ENGINES, "gymnasium", dataclasses.replace(engines.ENGINES["gymnasium"], evaluate_apart=True)
-    )
+    apart = dataclasses.replace(simulators()["gymnasium"], evaluate_apart=True)
+    monkeypatch.setitem(simulators(), "gymnasium", apart)
     assert must_evaluate_apart(TASK, CONFIG)
     monkeypatch.setattr(Evaluator, "__init__", lambda *_, **__: pytest.fail("a second environment in this process"))
     children = []

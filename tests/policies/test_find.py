@@ -132,7 +132,7 @@ def test_other_action_bounds_are_refused(run):
 
 def test_every_episode_is_there_where_the_environment_decides_how_many_run_at_once(run):
     from flashsac.config.schema import EnvConfig
-    from flashsac.sims.registry import make_env
+    from flashsac.sims.make import make_env
 
     three = lambda: make_env(toy_envs.make_point, EnvConfig(num_envs=3))
     assert flashsac.evaluate(run, three, episodes=10).returns.shape == (10,)

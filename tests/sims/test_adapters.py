@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 
 import numpy as np
@@ -10,11 +11,10 @@ import torch
 
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import BadSimulation, FlashSACError, MissingExtra, UnknownTask, UnsupportedSpace
-from flashsac.sims import registry
 from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
-from flashsac.sims.engines import ENGINES
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
+from flashsac.sims.registry import simulators
 from tests import toy_envs
 
 
@@ -43,7 +43,7 @@ from tests import toy_envs
     ],
 )
 def test_check_env(task, num_envs, engine):
-    package = ENGINES[engine].packages[task.split(":")[0]]
+    package = simulators()[engine].packages[task.split(":")[0]]
     if not package.installed:
         pytest.skip(f"{package.module} is not installed here")
     env = make_env(task, EnvConfig(num_envs=num_envs, engine=engine, max_episode_steps=15))
@@ -294,7 +294,7 @@ def test_unknown_task_names_the_nearest():
 
 
 def test_missing_extra_names_the_install_line(monkeypatch):
-    monkeypatch.setattr(registry.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r'pip install "flashsac\[envpool\]"'):
         make_env("playground:G1JoystickFlatTerrain", EnvConfig(num_envs=2))
 
@@ -307,10 +307,8 @@ def test_spaces_that_cannot_work():
 
 
 def test_mujoco_without_its_package(monkeypatch):
-    real = registry.importlib.util.find_spec
-    monkeypatch.setattr(
-        registry.importlib.util, "find_spec", lambda name: None if name in ("mujoco", "envpool") else real(name)
-    )
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("mujoco", "envpool") else real(name))
     with pytest.raises(MissingExtra, match=r'pip install "flashsac\[mujoco\]"'):
         make_env("mujoco:Hopper-v4", EnvConfig(num_envs=1))
 

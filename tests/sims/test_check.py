@@ -12,7 +12,7 @@ import torch
 from flashsac.config.schema import EnvConfig
 from flashsac.sims.base import Unsaved
 from flashsac.sims.check import _check_saving, _rollout
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.types import EnvSpec, Step
 from tests import toy_envs
 from tests.helpers import ROOT

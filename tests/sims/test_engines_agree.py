@@ -10,7 +10,7 @@ import torch
 
 from flashsac.config.schema import EnvConfig
 from flashsac.sims.catalog import tasks
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.types import EnvSpec
 
 EPISODES, LIMIT = 24, 80

@@ -17,11 +17,11 @@ from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, RenderError, UnknownTask
 from flashsac.runs.checkpoint import flatten, unflatten
 from flashsac.runs.metrics import read_metrics
-from flashsac.sims.adapters.genesis import make_genesis
 from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
-from flashsac.sims.engines import Options
-from flashsac.sims.registry import make_env
+from flashsac.sims.envs.genesis import make_genesis
+from flashsac.sims.make import make_env
+from flashsac.sims.simulator import EnvRequest
 from flashsac.tasks.genesis.go2 import ACTION_LIMIT
 from tests.helpers import PATIENCE, TINY
 
@@ -296,21 +296,19 @@ def test_no_picture_without_a_camera(make):
 def test_one_device_in_a_process(make):
     make("go2-walk")
     with pytest.raises(FlashSACError, match="one device"):
-        make_genesis(tasks()["genesis:go2-walk"], Options(num_envs=1, device="cuda"))
+        make_genesis(tasks()["genesis:go2-walk"], EnvRequest(num_envs=1, device="cuda"))
 
 
 def test_torch_can_still_compile():
     """Whatever was imported first: in a process of its own."""
-    code = (
-        "from flashsac.sims.adapters.genesis import initialised; initialised('cpu'); import torch.utils.cpp_extension"
-    )
+    code = "from flashsac.sims.envs.genesis import initialised; initialised('cpu'); import torch.utils.cpp_extension"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
 
 
 def test_unknown_task():
     nothing = dataclasses.replace(tasks()["genesis:go2-walk"], name="go2-wal", own_id="go2-wal")
     with pytest.raises(UnknownTask, match="genesis:go2-walk"):
-        make_genesis(nothing, Options(num_envs=1))
+        make_genesis(nothing, EnvRequest(num_envs=1))
 
 
 def test_training_with_an_evaluation_scene_beside_it(tmp_path):

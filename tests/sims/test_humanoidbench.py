@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 import numpy as np
@@ -10,10 +11,9 @@ import torch
 
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import MissingExtra, UnknownTask
-from flashsac.sims import registry
 from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 
 TASKS = [task for task in tasks().values() if task.suite == "humanoidbench"]
 
@@ -124,6 +124,6 @@ def test_a_package_without_the_task(tmp_path, monkeypatch):
 
 
 def test_without_the_package(monkeypatch):
-    monkeypatch.setattr(registry.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="repository's instructions"):
         make("h1-walk-v0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 
@@ -15,12 +16,11 @@ import flashsac
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, RenderError, UnknownTask, UnsupportedSpace
 from flashsac.runs.metrics import read_metrics
-from flashsac.sims import registry
-from flashsac.sims.adapters import isaaclab
-from flashsac.sims.adapters.isaaclab import IsaacLabVecEnv
 from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
-from flashsac.sims.registry import make_env, must_evaluate_apart
+from flashsac.sims.envs import isaaclab
+from flashsac.sims.envs.isaaclab import IsaacLabVecEnv
+from flashsac.sims.make import make_env, must_evaluate_apart
 from tests.helpers import ROOT, TINY
 from tests.sims import fakes
 
@@ -259,6 +259,6 @@ def test_a_task_that_this_version_lacks():
 
 
 def test_without_isaac_lab(monkeypatch):
-    monkeypatch.setattr(registry.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="NVIDIA"):
         make()

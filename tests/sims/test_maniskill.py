@@ -14,11 +14,11 @@ pytest.importorskip("mani_skill")
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, UnknownTask
 from flashsac.runs.metrics import read_metrics
-from flashsac.sims.adapters.maniskill import BatchedManiSkill, ManiSkillEnv
 from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
-from flashsac.sims.engines import Options
-from flashsac.sims.registry import make_env
+from flashsac.sims.envs.maniskill import BatchedManiSkill, ManiSkillEnv
+from flashsac.sims.make import make_env
+from flashsac.sims.simulator import EnvRequest
 from flashsac.sims.vector.workers import WorkerVecEnv
 from tests.helpers import PATIENCE, environment, tiny_run
 
@@ -56,7 +56,7 @@ def test_check_env_on_the_papers_tasks(name, obs):
 
 @pytest.mark.parametrize("task", [task for task in OURS if task.own_id != NEEDS_DOWNLOAD], ids=lambda task: task.name)
 def test_all_listed_dims_are_true_and_random_actions_run(task):
-    env = ManiSkillEnv(task.own_id, Options(1))
+    env = ManiSkillEnv(task.own_id, EnvRequest(1))
     try:
         assert (env.spec.obs, env.spec.action_dim) == ({"actor": task.obs}, task.action)
         assert env.reset(0)["actor"].shape == (task.obs,)
@@ -83,7 +83,7 @@ def test_episodes_end_by_time_alone_with_true_final_observations(pull_cube):
 
 def test_success_does_not_end_an_episode():
     """Put the cube where it belongs: success, the full reward, and the episode goes on."""
-    env = ManiSkillEnv("PullCube-v1", Options(1))
+    env = ManiSkillEnv("PullCube-v1", EnvRequest(1))
     env.reset(0)
     assert not env.step(np.zeros(8, np.float32))[-1]["success"]
     base = env._env
@@ -136,9 +136,9 @@ def test_picture():
 
 def test_the_batched_adapter_on_the_only_device_there_is():
     """On a GPU it holds many environments; the same code with one of them keeps the contract."""
-    env = BatchedManiSkill("PullCube-v1", Options(1, max_episode_steps=12))
+    env = BatchedManiSkill("PullCube-v1", EnvRequest(1, max_episode_steps=12))
     check_env(env, steps=30)
-    plain = ManiSkillEnv("PullCube-v1", Options(1, max_episode_steps=12))
+    plain = ManiSkillEnv("PullCube-v1", EnvRequest(1, max_episode_steps=12))
     assert env.spec == plain.spec
     env.reset(0)
     ends = [bool(env.step(torch.full((1, 8), 0.1)).truncated) for _ in range(24)]
@@ -163,7 +163,7 @@ def test_tasks_that_are_not_there_or_teach_nothing():
 def test_without_a_vulkan_device():
     """In a process of its own: the first look for a device decides for good."""
     code = (
-        "from flashsac.config import EnvConfig; from flashsac.sims.registry import make_env\n"
+        "from flashsac.config.schema import EnvConfig; from flashsac.sims.make import make_env\n"
         "make_env('maniskill:PullCube-v1', EnvConfig(num_envs=1))"
     )
     done = subprocess.run(

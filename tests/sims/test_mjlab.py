@@ -14,10 +14,10 @@ pytest.importorskip("mjlab")
 
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, RenderError, UnknownTask, UnsupportedSpace
-from flashsac.sims.adapters.mjlab import MjlabVecEnv
 from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
-from flashsac.sims.registry import make_env
+from flashsac.sims.envs.mjlab import MjlabVecEnv
+from flashsac.sims.make import make_env
 from tests.helpers import PATIENCE
 
 CARTPOLE = "mjlab:Mjlab-Cartpole-Swingup"

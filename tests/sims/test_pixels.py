@@ -15,7 +15,7 @@ from flashsac.config.schema import EnvConfig
 from flashsac.errors import BadSimulation, FlashSACError, RenderError, UnsupportedSpace
 from flashsac.sims.catalog import tasks
 from flashsac.sims.check import check_env
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.sims.vector.frames import FrameStack, channels_first
 from flashsac.sims.vector.workers import WorkerVecEnv
 from flashsac.system import gl
@@ -206,7 +206,7 @@ def test_every_domain_of_dm_control_has_a_camera():
     """All domains load and draw, in one process of its own so that memory is given back."""
     code = (
         "from flashsac.config.schema import EnvConfig\n"
-        "from flashsac.sims.registry import make_env; from flashsac.sims.catalog import tasks\n"
+        "from flashsac.sims.make import make_env; from flashsac.sims.catalog import tasks\n"
         "seen = set()\n"
         "for task in tasks().values():\n"
         "    domain = task.name.split('-')[0]\n"

@@ -18,11 +18,11 @@ from mujoco_playground._src.dm_control_suite import pendulum
 
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, RenderError
-from flashsac.sims.adapters.playground import make_playground
 from flashsac.sims.catalog import Task, tasks
 from flashsac.sims.check import check_env
-from flashsac.sims.engines import Options
-from flashsac.sims.registry import make_env
+from flashsac.sims.envs.playground import make_playground
+from flashsac.sims.make import make_env
+from flashsac.sims.simulator import EnvRequest
 
 TASKS = [task for task in tasks().values() if task.suite == "playground" and "jax" in task.engines]
 LIMIT, NUM_ENVS = 15, 3
@@ -66,7 +66,7 @@ def cartpole():
 @pytest.fixture(scope="module")
 def toppling():
     dm_control_suite.register_environment("Toppling", Toppling, toppling_config)
-    return make_playground(task_named("Toppling"), Options(NUM_ENVS))
+    return make_playground(task_named("Toppling"), EnvRequest(NUM_ENVS))
 
 
 def test_check_env(cartpole, toppling):
@@ -201,7 +201,7 @@ def test_a_robot_whose_model_cannot_be_fetched(monkeypatch):
 @pytest.mark.skipif(any(device.platform == "gpu" for device in jax.devices()), reason="JAX sees a GPU here")
 def test_a_gpu_that_jax_does_not_see():
     with pytest.raises(MissingExtra, match="jax\\[cuda12\\]"):
-        make_playground(task_named("PendulumSwingup"), Options(1, device="cuda"))
+        make_playground(task_named("PendulumSwingup"), EnvRequest(1, device="cuda"))
 
 
 def test_arrays_are_plain_in_a_saved_state(cartpole):

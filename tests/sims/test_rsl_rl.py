@@ -9,9 +9,10 @@ import flashsac
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import UnsupportedSpace
 from flashsac.runs.metrics import read_metrics
-from flashsac.sims.adapters.rsl_rl import RslRlVecEnv
 from flashsac.sims.check import check_env
-from flashsac.sims.registry import environments_in, make_env
+from flashsac.sims.envs.rsl_rl import RslRlVecEnv
+from flashsac.sims.make import make_env
+from flashsac.sims.user_env import environments_in
 from tests import toy_envs
 
 SHORT: dict = dict(

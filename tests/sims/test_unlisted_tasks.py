@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from flashsac.errors import FlashSACError, UnknownTask, UnsupportedSpace
-from flashsac.sims.adapters.maniskill import _registered
-from flashsac.sims.adapters.mjlab import _check_trainable
-from flashsac.sims.catalog import SUITES, check_task, find_task, tasks
-from flashsac.sims.engines import ENGINES
+from flashsac.sims.catalog import check_task, find_task, suites, tasks
+from flashsac.sims.envs.maniskill import _registered
+from flashsac.sims.envs.mjlab import _check_trainable
+from flashsac.sims.registry import simulators
 
 
-@pytest.mark.parametrize("suite", [name for name, suite in SUITES.items() if suite.has_more])
+@pytest.mark.parametrize("suite", [name for name, suite in suites().items() if suite.has_more])
 def test_simulators_with_more_tasks_than_we_list_are_asked(suite):
     found = find_task(f"{suite}:Somebodys-Robot-v0")
     assert found is not None
@@ -23,7 +23,7 @@ def test_simulators_with_more_tasks_than_we_list_are_asked(suite):
         (suite,),
     )
     assert found.obs is found.action is None
-    assert suite in ENGINES[found.engines[0]].packages
+    assert suite in simulators()[found.engines[0]].packages
     check_task(f"{suite}:Somebodys-Robot-v0")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import gymnasium
 import pytest
 import torch
@@ -10,9 +12,8 @@ from gymnasium.wrappers import TimeLimit
 import flashsac
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import BadSimulation, FlashSACError, MissingExtra, UnsupportedSpace
-from flashsac.sims import registry
 from flashsac.sims.check import check_env
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from tests import toy_envs
 from tests.helpers import TINY
 
@@ -98,7 +99,7 @@ def test_training_without_a_time_limit_says_where_evaluation_cuts(tmp_path, capf
 )
 def test_settings_that_only_our_tasks_have_are_refused(tmp_path, task):
     settings = TINY | dict(run_dir=str(tmp_path / "run"))
-    with pytest.raises(FlashSACError, match="--env.options are for tasks on EnvPool or Genesis"):
+    with pytest.raises(FlashSACError, match="--env.options are for tasks on envpool or genesis"):
         flashsac.train(task, **settings | dict(env=dict(num_envs=1, options=("gravity=1",))))
     with pytest.raises(FlashSACError, match="--env.engine envpool: .* without a choice of engines"):
         flashsac.train(task, **settings | dict(env=dict(num_envs=1, engine="envpool")))
@@ -106,6 +107,6 @@ def test_settings_that_only_our_tasks_have_are_refused(tmp_path, task):
 
 
 def test_missing_packages_are_named_with_their_install_lines(monkeypatch):
-    monkeypatch.setattr(registry.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"not installed \(myosuite or envpool\).*a virtual environment of its own"):
         make_env("myosuite:myo-reach", EnvConfig(num_envs=1))

@@ -11,7 +11,7 @@ from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError
 from flashsac.sims.base import OverlappingVecEnv
 from flashsac.sims.check import check_env
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from tests import toy_envs
 from tests.helpers import TINY
 
@@ -107,7 +107,7 @@ def test_settings_of_its_own(plain):
         (
             "gym:Pendulum-v1",
             EnvConfig(num_envs=1, options=("g=1",)),
-            "for EnvPool and Genesis, but gym:Pendulum-v1 runs on gymnasium",
+            "for envpool and genesis, but gym:Pendulum-v1 runs on gymnasium",
         ),
         ("gym:Pendulum-v1", EnvConfig(num_envs=1, history=2), "tell the critic the base's velocity"),
         ("gym:Pendulum-v1", EnvConfig(num_envs=1, blind=True), "Playground's joystick tasks"),

@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from flashsac.errors import MissingExtra
-from flashsac.sims.adapters.gymnasium import GymEnv
+from flashsac.sims.envs.gymnasium import GymEnv
 from flashsac.types import EnvSpec
 from tests import toy_envs
 

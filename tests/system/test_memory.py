@@ -11,9 +11,11 @@ import pytest
 
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import NotEnoughMemory
-from flashsac.sims import registry
+from flashsac.sims import capacity
+from flashsac.sims.capacity import check_memory
 from flashsac.sims.catalog import tasks
-from flashsac.sims.registry import check_memory
+from flashsac.sims.registry import simulators
+from flashsac.sims.simulator import EnvRequest
 from flashsac.system import memory
 
 
@@ -30,19 +32,20 @@ def test_too_many_dogs_are_refused_before_anything_heavy_is_loaded():
 
 def test_the_number_that_fits(monkeypatch):
     task = dataclasses.replace(tasks()["dmc:dog-walk"], megabytes=100.0)
-    monkeypatch.setattr(registry, "available_memory", lambda: 10e9)
-    check_memory(task, EnvConfig(num_envs=90), "cpu")
+    monkeypatch.setattr(capacity, "available_memory", lambda: 10e9)
+    dm_control = simulators()["dm_control"]
+    check_memory(task, dm_control, EnvRequest(90))
     with pytest.raises(NotEnoughMemory, match=r"91 environments .* 90 fit: --env.num-envs 64"):
-        check_memory(task, EnvConfig(num_envs=91), "cpu")
+        check_memory(task, dm_control, EnvRequest(91))
     with pytest.raises(NotEnoughMemory, match="450 fit"):  # nobody has measured it: twenty each
-        check_memory(dataclasses.replace(task, megabytes=None), EnvConfig(num_envs=10**6), "cpu")
+        check_memory(dataclasses.replace(task, megabytes=None), dm_control, EnvRequest(10**6))
 
 
 def test_where_not_one_fits_no_number_is_recommended(monkeypatch):
-    monkeypatch.setattr(registry, "available_memory", lambda: 100e6)
+    monkeypatch.setattr(capacity, "available_memory", lambda: 100e6)
     task = dataclasses.replace(tasks()["dmc:dog-walk"], megabytes=100.0)
     with pytest.raises(NotEnoughMemory, match="Not even one fits: end other programs") as caught:
-        check_memory(task, EnvConfig(num_envs=2), "cpu")
+        check_memory(task, simulators()["dm_control"], EnvRequest(2))
     assert "num-envs" not in str(caught.value)
 
 
@@ -61,13 +64,14 @@ def test_where_not_one_fits_no_number_is_recommended(monkeypatch):
     ],
 )
 def test_every_simulator_with_a_model_for_each_environment_is_counted(monkeypatch, task, config, device, fit):
-    monkeypatch.setattr(registry, "available_memory", lambda: 10e9)
-    monkeypatch.setattr(registry, "choose_engine", lambda task, config: task.engines[0])
+    monkeypatch.setattr(capacity, "available_memory", lambda: 10e9)
+    known, request = tasks()[task], EnvRequest.of(config, device)
+    simulator = simulators()[known.engines[0]]
     if fit is None:
-        check_memory(tasks()[task], config, device)
+        check_memory(known, simulator, request)
         return
     with pytest.raises(NotEnoughMemory, match=f" {fit} fit"):
-        check_memory(tasks()[task], config, device)
+        check_memory(known, simulator, request)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ pytest.importorskip("mjlab")
 
 from flashsac.config.schema import EnvConfig
 from flashsac.robots.g1 import ACTION_SCALE, G1, JOINTS, PPO_ACTION_SCALE, PRIVILEGED, STANDING_HEIGHT
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.tasks.g1.mjlab import g1_env_cfg
 from flashsac.tasks.g1.mjlab_state import _readers
 from flashsac.tasks.g1.randomization import RANDOMIZATION

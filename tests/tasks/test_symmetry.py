@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from flashsac.config.schema import EnvConfig
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.tasks import joystick
 from flashsac.tasks.g1 import spec as g1_spec
 from flashsac.tasks.joystick import T1_JOINTS
@@ -45,7 +45,7 @@ def test_a_height_map_by_hand():
 
 def test_the_papers_g1():
     bounds = (-1.0,) * 29, (1.0,) * 29
-    spec = g1_spec.described(EnvSpec(1, {"actor": 96, "critic": 288}, 29, *bounds, None))
+    spec = g1_spec.annotate_spec(EnvSpec(1, {"actor": 96, "critic": 288}, 29, *bounds, None))
     assert spec.velocity == (96, 99)
     assert [len(spec.mirrors[group].source) for group in ("actor", "critic", "action")] == [96, 288, 29]
     x = np.arange(288.0)

@@ -14,7 +14,7 @@ from flashsac.policies.evaluation import Evaluator
 from flashsac.runs.directory import Run, read_config
 from flashsac.runs.metrics import MetricsLog, read_metrics
 from flashsac.sims.base import OverlappingVecEnv
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.training import start
 from flashsac.training.hooks import Hooks
 from flashsac.training.progress import Progress

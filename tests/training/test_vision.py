@@ -13,7 +13,7 @@ import flashsac
 from flashsac.config.schema import ReplayConfig
 from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.runs.metrics import read_metrics
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.training.replay_storage import make_replay
 from flashsac.types import EnvSpec, Pixels
 from tests import toy_envs

@@ -27,7 +27,7 @@ from flashsac.errors import FlashSACError
 from flashsac.runs.provenance import processor, version
 from flashsac.sims.base import VecEnv
 from flashsac.sims.defaults import configure
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.system.memory import keep_freed_memory
 from flashsac.training.compile import compiler_for
 from flashsac.training.precision import DTYPES, product_seconds

@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections import Counter
 
-from flashsac.config.schema import EngineName
 from flashsac.errors import UnknownTask
-from flashsac.sims.catalog import SUITES, Task, tasks
-from flashsac.sims.engines import ENGINES
+from flashsac.sims.catalog import simulated_by, suites, tasks
+from flashsac.sims.registry import simulators
+from flashsac.sims.simulator import Task
 from flashsac.system.suggest import did_you_mean
 
 HINT = """\
@@ -37,9 +37,9 @@ def print_tasks(wanted: str | None = None, *, paper: bool = False) -> None:
 
     rows = [task for task in tasks().values() if not paper or task.normal is not None]
     if wanted is not None:
-        inside = (lambda task: task.suite == wanted) if wanted in SUITES else lambda task: _contains(task, wanted)
+        inside = (lambda task: task.suite == wanted) if wanted in suites() else lambda task: _contains(task, wanted)
         rows = [task for task in rows if inside(task)]
-    if not rows:
+    if not rows and (paper or wanted not in suites()):
         raise _nothing_called(wanted or "", paper)
     # Into a pipe or a file nothing must be cut off.
     console = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 160)
@@ -47,16 +47,17 @@ def print_tasks(wanted: str | None = None, *, paper: bool = False) -> None:
         console.print(_overview())
         console.print(f"\n{HINT}", markup=False)
         return
-    if wanted in SUITES and not paper:
-        suite = SUITES[wanted]
+    if wanted in suites() and not paper:
+        suite = suites()[wanted]
         console.print(f"[bold]{wanted}[/bold]: {suite.about} (preset {suite.preset}, discount {suite.discount:g})")
-        for engine in _engines(rows):
-            package = ENGINES[engine].packages[wanted]
+        for engine in simulated_by(wanted):
+            package = simulators()[engine].packages[wanted]
             state = "installed" if package.installed else f"not installed: {package.install}"
             console.print(f"  {engine}: {state}", markup=False)
         if suite.has_more:
             console.print("  its other tasks train too, by the simulator's own name for them", markup=False)
-    console.print(_table(rows))
+    if rows:
+        console.print(_table(rows))
 
 
 def _contains(task: Task, word: str) -> bool:
@@ -64,15 +65,11 @@ def _contains(task: Task, word: str) -> bool:
 
 
 def _nothing_called(word: str, paper: bool) -> UnknownTask:
-    hint = did_you_mean(word, [*SUITES, *(task.name for task in tasks().values())], cutoff=0.6)
+    hint = did_you_mean(word, [*suites(), *(task.name for task in tasks().values())], cutoff=0.6)
     where = " in the paper" if paper else ""
     return UnknownTask(
         f"there is no suite '{word}'{where}, and no task with that in its name.{hint} `flashsac list` shows the suites."
     )
-
-
-def _engines(rows: list[Task]) -> list[EngineName]:
-    return sorted({engine for task in rows for engine in task.engines})
 
 
 def _overview():
@@ -81,9 +78,9 @@ def _overview():
     titles = ("suite", "tasks", "in the paper", "engines", "what")
     table = Table(*(Column(title, no_wrap=title != "what") for title in titles), box=None)
     paper = Counter(task.suite for task in tasks().values() if task.normal is not None)
-    for name, suite in SUITES.items():
+    for name, suite in suites().items():
         rows = [task for task in tasks().values() if task.suite == name]
-        here = {engine: ENGINES[engine].packages[name].installed for engine in _engines(rows)}
+        here = {engine: simulators()[engine].packages[name].installed for engine in simulated_by(name)}
         engines = ", ".join(engine if installed else f"{engine} (not installed)" for engine, installed in here.items())
         table.add_row(name, str(len(rows)), str(paper[name] or ""), engines, suite.about)
     return table
@@ -96,8 +93,8 @@ def _table(rows: list[Task]):
     titles = ("observation", "action", "random", "normal", "metric", "discount", "preset", "engines")
     table = Table(Column("task", no_wrap=True), *(Column(title, no_wrap=True) for title in titles), box=None)
     for task in rows:
-        suite = SUITES[task.suite]
-        obs = "84x84x9" if task.suite == "dmc-vision" else str(task.obs)
+        suite = suites()[task.suite]
+        obs = suite.images or str(task.obs)
         table.add_row(
             task.full_name,
             obs if task.critic_obs is None else f"{obs} ({task.critic_obs})",

@@ -9,11 +9,10 @@ import functools
 import io
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from flashsac.config.schema import EngineName
 from flashsac.errors import FlashSACError, UsageError
 
 Options = TypeVar("Options")
@@ -27,7 +26,7 @@ Run = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 class SimulatorOptions:
     """The simulator, where it shall differ from the training's."""
 
-    engine: EngineName | Literal["auto"] | None = None
+    engine: str | None = None
     """What simulates it (default: what it was trained with)."""
     options: tuple[str, ...] | None = None
     """Simulator settings, name=value, in place of the training's. The flag without values gives the task's defaults."""

@@ -9,9 +9,11 @@ import tyro
 
 from flashsac.cli.parsing import HELP, parse
 from flashsac.config.schema import PresetName, TrainConfig
+from flashsac.sims.capacity import check_memory
 from flashsac.sims.catalog import check_task, find_task
 from flashsac.sims.defaults import default_config, default_preset
-from flashsac.sims.registry import check_memory
+from flashsac.sims.registry import choose_simulator
+from flashsac.sims.simulator import EnvRequest
 
 EXAMPLE = "mujoco:HalfCheetah-v4"
 
@@ -44,7 +46,8 @@ def main(arguments: list[str]) -> int:
         f"Train {chosen.task or 'a robot'}. The defaults shown are those of the preset {preset}, {whose}.",
     )
     if known := find_task(options.task):  # before torch and the simulator are loaded, so that a refusal comes at once
-        check_memory(known, options.config.env, options.config.device)
+        env = options.config.env
+        check_memory(known, choose_simulator(known, env), EnvRequest.of(env, options.config.device))
     from flashsac import api
     from flashsac.cli.summary import print_summary
 

@@ -8,9 +8,6 @@ from typing import Annotated, Any, Literal
 
 from flashsac.system.limits import Above, AtLeast, Between
 
-EngineName = Literal[
-    "envpool", "gymnasium", "dm_control", "jax", "genesis", "maniskill", "mjlab", "isaaclab", "humanoidbench", "pixels"
-]
 PresetName = Literal["parallel", "single", "vision", "laptop"]
 Precision = Literal["fp32", "bf16", "fp16"]
 
@@ -94,9 +91,9 @@ class EnvConfig:
 
     num_envs: Annotated[int, AtLeast(1)] = 1024
     """Environments stepped together."""
-    engine: EngineName | Literal["auto"] = "auto"
-    """Which implementation simulates the task; auto takes the fast one, or with one environment Gymnasium or dm_control, which resume
-    exactly."""
+    engine: str = "auto"
+    """Which implementation simulates the task, by the names of `flashsac list`; auto takes the fast one, or with one environment
+    Gymnasium or dm_control, which resume exactly."""
     max_episode_steps: int | None = None
     """Cut episodes after this many steps (default: the task's own limit)."""
     overlap: bool = True

@@ -14,16 +14,13 @@ import numpy as np
 from flashsac.errors import FlashSACError
 from flashsac.runs.directory import read_task_and_seed
 from flashsac.runs.metrics import read_metrics
-from flashsac.sims.adapters.pixels import ACTION_REPEAT
-from flashsac.sims.catalog import tasks
+from flashsac.sims.catalog import suite_of, tasks
 from flashsac.system.files import replacing
 
 BOOTSTRAPS = 2000
 LABEL = "flashsac"
 """What runs are called that were given no name."""
 AXES = {"step": "environment steps", "seconds": "training time (s)"}
-FROM_IMAGES = f"transitions (every action is done {ACTION_REPEAT} times)"
-"""What the steps of a run on images count."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,9 +107,10 @@ def band(curves: list[Curve], axis: str, points: int = 50) -> Band:
 def read_published(path: Path, task: str) -> dict[str, Band]:
     """Published curves of a task by method, from a CSV with task, method, metric, env_step, seeds, mean, ci_low, ci_high."""
     by_method: dict[str, list[dict[str, str]]] = defaultdict(list)
+    suite = suite_of(task)
+    from_images = suite is not None and bool(suite.images)
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            from_images = task.startswith("dmc-vision:")
             if (row.get("group") == "vision") != from_images:
                 continue  # the same names stand for other tasks there
             if row["task"] == task.split(":")[-1] and row["metric"] == metric_of(task).published:
@@ -120,7 +118,7 @@ def read_published(path: Path, task: str) -> dict[str, Band]:
     out = {}
     for method, rows in by_method.items():
         rows.sort(key=lambda row: float(row["env_step"]))
-        x = np.array([float(row["env_step"]) for row in rows]) / (ACTION_REPEAT if from_images else 1)
+        x = np.array([float(row["env_step"]) for row in rows]) / (suite.action_repeat if suite else 1)
         factor = metric_of(task).factor
         mean, low, high = (  # one seed has no interval
             factor * np.array([float(row[name] or row["mean"]) for row in rows])
@@ -199,6 +197,8 @@ def _draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
+    suite = suite_of(task)
+    repeat = suite.action_repeat if suite else 1
     figure, panels = plt.subplots(1, 2, figsize=(11, 4), sharey=True, constrained_layout=True)
     for panel, (axis, label) in zip(panels, AXES.items(), strict=True):
         end = 0.0
@@ -234,7 +234,9 @@ def _draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str
                     alpha=0.1,
                     linewidth=0,
                 )
-        panel.set_xlabel(FROM_IMAGES if axis == "step" and task.startswith("dmc-vision:") else label)
+        panel.set_xlabel(
+            label if axis != "step" or repeat == 1 else f"transitions (every action is done {repeat} times)"
+        )
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel(metric_of(task).label)

@@ -15,7 +15,8 @@ from torch import Tensor
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import EvaluationAbandoned, FlashSACError
 from flashsac.policies.find import PolicyOnTask
-from flashsac.sims.registry import make_env, more_like
+from flashsac.sims.make import make_env
+from flashsac.sims.user_env import more_like
 from flashsac.system.files import replacing
 from flashsac.types import Obs
 

@@ -25,7 +25,8 @@ from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.errors import EvaluationAbandoned, EvaluationLost, FlashSACError
 from flashsac.policies.evaluation import Evaluation, Evaluator
 from flashsac.policies.policy import Policy, policy_from
-from flashsac.sims.registry import more_like, must_evaluate_apart
+from flashsac.sims.make import must_evaluate_apart
+from flashsac.sims.user_env import more_like
 from flashsac.system.children import PythonChild
 from flashsac.system.memory import keep_freed_memory
 

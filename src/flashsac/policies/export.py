@@ -21,7 +21,7 @@ from flashsac.policies.policy import Policy
 from flashsac.robots.catalog import robot_of
 from flashsac.robots.description import Robot
 from flashsac.runs.provenance import version
-from flashsac.sims.registry import make_env
+from flashsac.sims.make import make_env
 from flashsac.system.files import replacing
 from flashsac.types import Obs
 

@@ -7,9 +7,9 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from flashsac.config.schema import EngineName, EnvConfig
+from flashsac.config.schema import EnvConfig
 from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.policies.policy import Policy, read_policy
 from flashsac.runs import layout
@@ -81,7 +81,7 @@ def locate_policy(
     env: Any = None,
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
-    engine: EngineName | Literal["auto"] | None = None,
+    engine: str | None = None,
 ) -> PolicyOnTask:
     """`env`, `options` and `engine` replace those of the training. The training's options count on the training's task only.
 

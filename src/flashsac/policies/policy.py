@@ -20,7 +20,7 @@ from flashsac.errors import CheckpointError
 from flashsac.runs.provenance import version
 from flashsac.runs.tree import save_tensors
 from flashsac.sims.base import ActionScaler
-from flashsac.sims.catalog import find_task, suite_of
+from flashsac.sims.catalog import find_task, is_gymnasium_id
 from flashsac.types import EnvSpec, Obs, Pixels
 
 FORMAT = "1"
@@ -74,7 +74,7 @@ class Policy:
 
     def named_task(self) -> str:
         """The task that the file's header names, if we know it: a file from elsewhere must not choose what is imported."""
-        if find_task(self.task) or (suite_of(self.task) == "gym" and self.task.count(":") == 1):
+        if find_task(self.task) or (is_gymnasium_id(self.task) and self.task.count(":") == 1):
             return self.task
         raise CheckpointError(
             f"this policy was trained on {self.task}, an environment of somebody's own, and a policy file alone does not decide which "

@@ -19,7 +19,8 @@ import numpy as np
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, RenderError
 from flashsac.policies.policy import Policy, read_policy
-from flashsac.sims.registry import make_env, more_like
+from flashsac.sims.make import make_env
+from flashsac.sims.user_env import more_like
 from flashsac.system.children import PythonChild
 from flashsac.system.files import replacing
 from flashsac.system.gl import GL_HINT

@@ -7,10 +7,10 @@ import os
 import platform
 from typing import Any
 
-VERSIONED = (
-    "flashsac torch numpy gymnasium mujoco envpool dm_control gymnasium-robotics myosuite metaworld genesis-world mani_skill "
-    "mjlab mujoco-warp rsl-rl-lib playground jax isaaclab"
-).split()
+from flashsac.sims.registry import distributions
+
+VERSIONED = ("flashsac", "torch", "numpy")
+"""Besides the packages that the simulators name."""
 
 
 def version(package: str) -> str | None:
@@ -22,7 +22,7 @@ def version(package: str) -> str | None:
 
 def versions() -> dict[str, str]:
     """Of everything installed that may change a result."""
-    found = {name: version(name) for name in VERSIONED}
+    found = {name: version(name) for name in (*VERSIONED, *distributions())}
     return {"python": platform.python_version()} | {name: number for name, number in found.items() if number}
 
 

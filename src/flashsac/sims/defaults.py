@@ -9,23 +9,19 @@ from flashsac.config.overrides import override
 from flashsac.config.presets import PRESETS
 from flashsac.config.schema import PresetName, TrainConfig
 from flashsac.errors import FlashSACError
-from flashsac.sims.catalog import SUITES, Suite, suite_of
-from flashsac.sims.registry import environments_in
+from flashsac.sims.catalog import suite_of
+from flashsac.sims.user_env import environments_in
 
 
 def default_preset(task: Any) -> PresetName:
     """The paper's choice for a suite; for a user's own by whether many are simulated at once."""
-    suite = _suite(task)
+    suite = suite_of(task)
     return suite.preset if suite else "parallel" if environments_in(task) > 1 else "single"
-
-
-def _suite(task: Any) -> Suite | None:
-    return SUITES.get(suite_of(task) or "") if isinstance(task, str) else None
 
 
 def default_config(task: Any, preset: PresetName | None = None) -> TrainConfig:
     """The paper's setting for a task: its suite's preset and discount."""
-    suite = _suite(task)
+    suite = suite_of(task)
     preset = preset or default_preset(task)
     if preset not in PRESETS:
         raise FlashSACError(f"there is no preset '{preset}'; take one of {', '.join(PRESETS)}.")

@@ -61,12 +61,12 @@ _BY_NAME = {
 }
 
 
-def described(spec: EnvSpec, task: str) -> EnvSpec:
-    """With what is known of the task, if it is one of these."""
+def annotate_spec(spec: EnvSpec, task: str) -> EnvSpec:
+    """Adds where the velocity is and how everything looks in a mirror, if the task is one of these."""
     robot = next((robot for start, robot in _BY_NAME.items() if task.startswith(start)), None)
     if robot is None or "critic" not in spec.obs:
         return spec
     layouts = {"actor": robot.actor, "critic": robot.actor + robot.privileged, "action": ("joints",)}
     mirrors = {group: mirror(layout, robot.joints, robot.feet) for group, layout in layouts.items()}
     first = spec.obs["actor"] + 9  # after three vectors of the privileged part
-    return dataclasses.replace(spec, velocity=(first, first + 3), mirrors=mirrors)
+    return dataclasses.replace(spec, velocity=(first, first + 3), actor_velocity=VELOCITY, mirrors=mirrors)

@@ -15,8 +15,10 @@ from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.errors import FlashSACError
 from flashsac.policies.evaluation import MAX_STEPS
 from flashsac.runs.directory import Run
-from flashsac.sims.catalog import find_task, suite_of
-from flashsac.sims.registry import choose_engine, environments_in, is_only_one, make_env
+from flashsac.sims.catalog import find_task
+from flashsac.sims.make import make_env
+from flashsac.sims.registry import choose_simulator
+from flashsac.sims.user_env import check_settings, environments_in, is_only_one
 from flashsac.system.limits import flag
 from flashsac.training.build import build
 from flashsac.training.hooks import Hooks
@@ -82,9 +84,9 @@ def settle(task: Any, config: TrainConfig) -> TrainConfig:
     check(config)
     env, known = config.env, find_task(task)
     if known:
-        env = dataclasses.replace(env, engine=choose_engine(known, env))
+        env = dataclasses.replace(env, engine=choose_simulator(known, env).name)
     else:
-        _refuse_engine_settings(task, env)
+        check_settings(task, env)
     if not isinstance(task, str) and not callable(task):
         env = dataclasses.replace(env, num_envs=environments_in(task))
     if is_only_one(task):  # nothing can be evaluated or filmed
@@ -92,20 +94,6 @@ def settle(task: Any, config: TrainConfig) -> TrainConfig:
     device = checked_device(config.device)
     precision = fastest_precision(torch.device(device)) if config.precision == "auto" else config.precision
     return dataclasses.replace(config, device=device, env=env, precision=precision)
-
-
-def _refuse_engine_settings(task: Any, env: EnvConfig) -> None:
-    """Only tasks that we know have several engines, with settings of their own."""
-    gym = isinstance(task, str) and suite_of(task) == "gym"
-    if env.options:
-        raise FlashSACError(
-            "--env.options are for tasks on EnvPool or Genesis; this environment is "
-            + ("Gymnasium's." if gym else "your own: set what you want in the function that makes it.")
-        )
-    if env.engine not in ("auto", *(["gymnasium"] if gym else [])):
-        raise FlashSACError(
-            f"--env.engine {env.engine}: this environment comes without a choice of engines. Leave it away."
-        )
 
 
 def checked_device(device: str) -> str:

@@ -20,7 +20,8 @@ from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.policies.policy import Policy, policy_from
 from flashsac.runs import layout
 from flashsac.runs.directory import read_config
-from flashsac.sims.adapters.mjlab import MjlabVecEnv
+from flashsac.sims.envs.mjlab import MjlabVecEnv
+from flashsac.sims.vector.history import HistoryBuffer
 from flashsac.training.hooks import Hooks
 from flashsac.training.start import begin
 from flashsac.training.trainer import Trainer
@@ -70,8 +71,8 @@ class FlashSACRunner:
     """What mjlab's commands ask of a runner: learn, save, load, and a policy to play."""
 
     @staticmethod
-    def described(spec: EnvSpec) -> EnvSpec:
-        """For a subclass, which knows its task: where the critic finds the base's velocity, how observations look in a mirror."""
+    def annotate_spec(spec: EnvSpec) -> EnvSpec:
+        """For a subclass, which knows its task: adds where the critic finds the base's velocity, how observations look in a mirror."""
         return spec
 
     def __init__(
@@ -96,7 +97,7 @@ class FlashSACRunner:
         if self._loaded_from is not None:
             _require_whole(self._loaded_from, self.step)
         env = _BorrowedEnv(self.env, self.cfg, spread_episodes=init_at_random_ep_len)
-        env.spec = self.described(env.spec)
+        env.spec = self.annotate_spec(env.spec)
         config = self._config(num_learning_iterations)
         if self._loaded_from is not None and config.precision == "auto":  # it goes on as it began
             config = dataclasses.replace(config, precision=read_config(self._loaded_from)[1].precision)
@@ -179,25 +180,19 @@ class _Player:
     def __init__(self, policy: Policy, groups: Sequence[str], env: Any, device: str | None):
         self._policy, self._groups, self._env = policy, groups, env.unwrapped
         self._bound = torch.tensor(policy.meta["action_high"], device=device)
-        self._past = self._newest = torch.zeros(0)
+        length = policy.meta.get("history", 0)
+        self._history = HistoryBuffer(length) if length else None
 
     def __call__(self, obs: Any) -> Tensor:
         newest = torch.cat([obs[group] for group in self._groups], dim=1)
-        length = self._policy.meta.get("history", 0)
-        seen = {"actor": newest} | ({"history": self._history(newest, length)} if length else {})
+        seen = {"actor": newest} | ({"history": self._before(newest, self._history)} if self._history else {})
         return self._policy.act(seen) * self._bound
 
-    def _history(self, newest: Tensor, length: int) -> Tensor:
-        """As in training: an episode's first observation stands for those before it."""
-        begun = newest[:, None].repeat(1, length, 1)
-        if self._past.shape != begun.shape:
-            self._past = begun
-        else:
-            past = torch.cat([self._past[:, 1:], self._newest[:, None]], 1)
-            first = self._env.episode_length_buf == 0
-            self._past = torch.where(first[:, None, None], begun, past)
-        self._newest = newest.clone()
-        return self._past.flatten(1)
+    def _before(self, newest: Tensor, history: HistoryBuffer) -> Tensor:
+        """As in training; the first call, or another number of environments, begins anew."""
+        if history.newest.shape != newest.shape:
+            return history.begin(newest)
+        return history.add(newest, self._env.episode_length_buf == 0)[0]
 
 
 class _KeepPolicy(Hooks):

@@ -29,7 +29,7 @@ class G1Runner(FlashSACRunner):
     """Knows what the paper's G1 task shows, so that histories and mirrors work by mjlab's commands too, and its name, which says
     for `flashsac export` which robot its policies move."""
 
-    described = staticmethod(g1_spec.described)
+    annotate_spec = staticmethod(g1_spec.annotate_spec)
 
     def task(self) -> str:
         rough = self.env.unwrapped.cfg.scene.terrain.terrain_type != "plane"

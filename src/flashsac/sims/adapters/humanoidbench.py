@@ -1,52 +1,26 @@
-"""HumanoidBench: Gymnasium environments of the Unitree H1, from a package that users install from its repository."""
+"""HumanoidBench: the Unitree H1 without hands."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
+from flashsac.sims.simulator import EnvRequest, Package, Simulator, Suite, Task, model_per_env
 
-from flashsac.sims.adapters.gymnasium import make_gymnasium
-from flashsac.sims.catalog import Task, unknown_task
-from flashsac.sims.engines import Options
-from flashsac.sims.vector.sequential import SequentialVecEnv
+if TYPE_CHECKING:
+    from flashsac.sims.base import VecEnv
 
 
-def make_humanoidbench(task: Task, options: Options) -> SequentialVecEnv:
-    """By the ids that `import humanoid_bench` registers, h1-walk-v0 and the like; actions are in [-1, 1] already."""
-    import gymnasium
-    import humanoid_bench  # noqa: F401 (registers the tasks)
+def make(task: Task, request: EnvRequest) -> VecEnv:
+    from flashsac.sims.envs.humanoidbench import make_humanoidbench
 
-    if task.own_id not in gymnasium.registry:
-        raise unknown_task(task.full_name, gymnasium.registry)
-    return make_gymnasium(
-        task.own_id,
-        options.num_envs,
-        max_episode_steps=options.max_episode_steps,
-        render=options.render,
-        wrap=SeededReset,
-    )
+    return make_humanoidbench(task, request)
 
 
-class SeededReset:
-    """Lets the seed decide everything about an episode's beginning.
-
-    Some tasks (reach's target, sit_hard's pose) draw it from NumPy's global generator, which the seed given to reset does not
-    reach: the same seed would give other episodes, and a saved run could not be resumed exactly.
-    """
-
-    def __init__(self, env: Any):
-        self._env = env
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._env, name)
-
-    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
-        # Without a seed the environment's own generator goes on, and that one is saved and restored.
-        drawn = self._env.unwrapped.np_random.integers(2**32) if seed is None else seed % 2**32
-        elsewhere = np.random.get_state()
-        np.random.seed(int(drawn))
-        try:
-            return self._env.reset(seed=seed)
-        finally:
-            np.random.set_state(elsewhere)  # others may rely on theirs
+SIMULATOR = Simulator(
+    "humanoidbench",
+    make,
+    packages={"humanoidbench": Package("humanoid_bench", "its repository's instructions (docs/simulators.md)")},
+    suites=(Suite("humanoidbench", "HumanoidBench: the Unitree H1 without hands", "single", 0.99, has_more=True),),
+    distributions=("mujoco",),
+    megabytes_per_env=model_per_env(humanoidbench=60.0),  # what Playground's humanoids take
+)

@@ -13,19 +13,19 @@ from torch import Tensor
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError
 from flashsac.sims.base import OverlappingVecEnv, VecEnv
-from flashsac.tasks.joystick import VELOCITY
+from flashsac.sims.vector.history import HistoryBuffer
 from flashsac.tasks.symmetry import joined
 from flashsac.types import EnvSpec, Mirror, Obs, Step
 
 
-def viewed(env: VecEnv, config: EnvConfig, task: str) -> VecEnv:
-    """As the settings ask for: --env.blind, --env.no-privileged, --env.history."""
+def apply_views(env: VecEnv, config: EnvConfig, task: str) -> VecEnv:
+    """The environments with the views that --env.blind, --env.no-privileged and --env.history ask for."""
     if config.blind:
-        if not env.spec.velocity or not task.startswith("playground:"):
+        if env.spec.actor_velocity is None:
             raise FlashSACError(
                 f"--env.blind is for Playground's joystick tasks; nobody knows which columns of {task} to hide."
             )
-        env = Columns(env, "actor", _all_but(env.spec.obs["actor"], VELOCITY))
+        env = Columns(env, "actor", _all_but(env.spec.obs["actor"], env.spec.actor_velocity))
     if not config.privileged:
         env = Columns(env, "critic", [])
     if config.history:
@@ -85,8 +85,8 @@ class Columns(View):
             obs[group] = len(columns)
         if columns and group in spec.mirrors:
             mirrors[group] = _of_columns(spec.mirrors[group], columns)
-        velocity = spec.velocity if group != "critic" else None
-        super().__init__(env, dataclasses.replace(spec, obs=obs, mirrors=mirrors, velocity=velocity))
+        hidden: dict[str, Any] = {"velocity" if group == "critic" else "actor_velocity": None}
+        super().__init__(env, dataclasses.replace(spec, obs=obs, mirrors=mirrors, **hidden))
         self._group, self._columns = group, torch.tensor(columns, dtype=torch.int64, device=spec.device)
 
     def _first(self, obs: Obs) -> Obs:
@@ -99,39 +99,31 @@ class Columns(View):
 
 
 class History(View):
-    """The actor's observations before the newest one; an episode's first stands for those before it."""
+    """Shows the actor's observations before the newest one too."""
 
     def __init__(self, env: VecEnv, length: int):
         spec, mirrors = env.spec, dict(env.spec.mirrors)
         if "actor" in mirrors:
             mirrors["history"] = joined([mirrors["actor"]] * length)
         super().__init__(env, dataclasses.replace(spec, history=length, mirrors=mirrors))
-        self._past = self._newest = torch.zeros(0)
+        self._buffer = HistoryBuffer(length)
 
     def _first(self, obs: Obs) -> Obs:
-        self._newest = obs["actor"]
-        self._past = self._begun(obs["actor"])
-        return obs | {"history": self._past.flatten(1)}
+        return obs | {"history": self._buffer.begin(obs["actor"])}
 
     def _after(self, step: Step) -> Step:
-        past = torch.cat([self._past[:, 1:], self._newest[:, None]], 1)
         over = step.terminated | step.truncated | ~step.valid
-        self._past = torch.where(over[:, None, None], self._begun(step.obs["actor"]), past)
-        self._newest = step.obs["actor"]
-        return step._replace(
-            obs=step.obs | {"history": self._past.flatten(1)}, final_obs=step.final_obs | {"history": past.flatten(1)}
-        )
-
-    def _begun(self, obs: Tensor) -> Tensor:
-        return obs[:, None].repeat(1, self.spec.history, 1)
+        history, final = self._buffer.add(step.obs["actor"], over)
+        return step._replace(obs=step.obs | {"history": history}, final_obs=step.final_obs | {"history": final})
 
     def state_dict(self) -> dict[str, Any]:
-        return {"env": self.env.state_dict(), "past": self._past, "newest": self._newest}
+        return {"env": self.env.state_dict(), "past": self._buffer.past, "newest": self._buffer.newest}
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
         if not self.env.load_state_dict(state["env"]):
             return False
-        self._past, self._newest = (torch.as_tensor(state[name]).to(self.spec.device) for name in ("past", "newest"))
+        past, newest = (torch.as_tensor(state[name]).to(self.spec.device) for name in ("past", "newest"))
+        self._buffer.past, self._buffer.newest = past, newest
         return True
 
 

@@ -12,8 +12,8 @@ _SEEN: tuple[Kind, ...] = ("axial", "polar", "command", "joints", "joints", "joi
 _PRIVILEGED: tuple[Kind, ...] = ("polar", "feet", "grid")
 
 
-def described(spec: EnvSpec) -> EnvSpec:
-    """With what follows from the tables: where the critic finds the velocity, and how everything looks in a mirror."""
+def annotate_spec(spec: EnvSpec) -> EnvSpec:
+    """Adds what follows from the tables: where the critic finds the velocity, and how everything looks in a mirror."""
     joints, first = tuple(joint.name for joint in JOINTS), G1.obs_dim
     layouts = {"actor": _SEEN, "critic": _SEEN + _PRIVILEGED, "action": ("joints",)}
     mirrors = {

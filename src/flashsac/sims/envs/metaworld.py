@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flashsac.sims.adapters.gymnasium import from_factory
+from flashsac.sims.envs.gymnasium import from_factory
+from flashsac.sims.simulator import EnvRequest, Task
 from flashsac.sims.vector.sequential import SequentialVecEnv
 from flashsac.system.gl import choose_gl_backend
 
-if TYPE_CHECKING:
-    from flashsac.sims.catalog import Task
-    from flashsac.sims.engines import Options
 
-
-def make_metaworld(task: Task, options: Options) -> SequentialVecEnv:
-    if options.render:
+def make_metaworld(task: Task, request: EnvRequest) -> SequentialVecEnv:
+    if request.render:
         choose_gl_backend()
     import gymnasium
     import metaworld
@@ -31,9 +28,9 @@ def make_metaworld(task: Task, options: Options) -> SequentialVecEnv:
             return self.env.reset(options=options)
 
     def factory() -> Any:
-        mode = {"render_mode": "rgb_array", "camera_name": "corner2"} if options.render else {}
+        mode = {"render_mode": "rgb_array", "camera_name": "corner2"} if request.render else {}
         # The seed fixes the 50 goals, as EnvPool's are fixed.
-        env = metaworld.make_mt_envs(name, seed=0, max_episode_steps=options.max_episode_steps, **mode)
+        env = metaworld.make_mt_envs(name, seed=0, max_episode_steps=request.max_episode_steps, **mode)
         return SeededBefore(env)
 
-    return from_factory(factory, options.num_envs, name=task.full_name)
+    return from_factory(factory, request.num_envs, name=task.full_name)

@@ -1,0 +1,1 @@
+"""What the records of `adapters` make: each simulator's environments behind the contract of `base.VecEnv`."""
