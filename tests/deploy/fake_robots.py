@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from flashsac.deploy.backends import Connection, UnitreeBackend
 from flashsac.deploy.interface import Sensors
+from flashsac.deploy.mujoco_robot import MujocoRobot
 from flashsac.robots.catalog import ROBOTS
 
 BLIND_G1 = ROBOTS["mjlab:FlashSAC-G1-Flat"]
@@ -46,6 +48,16 @@ class Puppet:
 
     def close(self) -> None:
         pass
+
+
+class SimulatedUnitree(UnitreeBackend):
+    """Treats a robot in MuJoCo, which feels the velocity of its base, as the real one."""
+
+    def check(self, robot) -> None:
+        pass
+
+    def open(self, robot, safety, seed, hear_remote) -> Connection:
+        return Connection(MujocoRobot(robot))
 
 
 class FakeG1:

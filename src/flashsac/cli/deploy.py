@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-
 from flashsac.cli.parsing import leading
 from flashsac.deploy import report
-from flashsac.deploy.deployment import SIGNALS, DeployOptions, deploy, exit_code, interrupt
+from flashsac.deploy.deployment import DeployOptions, deploy, exit_code
 from flashsac.deploy.onnx_policy import OnnxPolicy
+from flashsac.deploy.signals import stop_on_signals
 from flashsac.errors import FlashSACError
 
 
@@ -24,9 +23,7 @@ def main(arguments: list[str]) -> int:
     if options.describe:
         print(report.describe(OnnxPolicy(path).info))
         return 0
-    for name in SIGNALS:
-        signal.signal(name, interrupt)
-    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # Ctrl-Z: a loop that stands still cannot catch a robot that falls
+    stop_on_signals()
     rows = deploy(path, options)  # files first: whoever reads the lines below may be gone
     print(report.table(rows))
     for written in (options.report, options.log, options.video):

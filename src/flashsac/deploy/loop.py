@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from flashsac.deploy.commands import Commands
+from flashsac.deploy.commands.base import Commands
 from flashsac.deploy.interface import RobotInterface, Sensors
 from flashsac.deploy.observation import Observer
 from flashsac.deploy.safety import Safety
@@ -96,18 +96,18 @@ class Loop:
         real_time: bool = True,
         stand: float = 0.0,
         late: float = np.inf,
-        ready: Callable[[], None] = lambda: None,
         begin: Callable[[], None] = lambda: None,
         watch: Callable[[], str | None] = lambda: None,
         truth: Callable[[], Sensors] | None = None,
     ):
-        """`stand`: seconds to reach the default pose in. `late`: seconds of the last one that may be lost. `ready`: called when
-        it stands, `begin` before the policy's first step, `watch` after every step; what that returns ends the episode. `truth`:
-        for the report, where the robot knows better than its sensors."""
+        """`stand`: seconds to reach the default pose in. `late`: seconds of the last second that the loop may lose.
+
+        `begin` is called before the policy's first step. `watch` is called after every policy step; what it returns ends
+        the episode. `truth`: the true state for the report, where somebody knows it."""
         self.robot, self.interface, self.commands, self.safety = robot, interface, commands, safety
         self._policy, self._observer = policy, observer or Observer(robot)
         self._real_time, self._stand, self._watch, self._truth = real_time, stand, watch, truth
-        self._ready, self._begin, self._late = ready, begin, late
+        self._begin, self._late = begin, late
         self._default = np.array([joint.default for joint in robot.joints])
         self._scale = np.array(robot.action_scale)
         self._stiffness = np.array([joint.stiffness for joint in robot.joints])
@@ -148,7 +148,7 @@ class Loop:
                     standing = min(step * period / self._stand, 1.0) if self._stand else 1.0
                     if standing == 1.0 and not stands:
                         stands = True
-                        self._ready()
+                        self.commands.listen()
                         command = self.commands.read(episode.seconds)
                     if standing < 1.0 or command is None:
                         # Nobody has sent a command yet: hold the pose and wait for the first.

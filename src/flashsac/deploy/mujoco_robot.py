@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from flashsac.deploy.interface import Sensors
 from flashsac.deploy.safety import joint_limits, stop_damping
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.robots.description import Robot
+from flashsac.system.limits import Above, AtLeast, check_limits
 
 LONGEST_STEP = 0.002
 """Seconds; a longer motor period is simulated in several steps."""
@@ -49,34 +50,27 @@ MODELS = {
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """What is different from the ideal world."""
+    """What makes the simulated world differ from an ideal one."""
 
     scene: str | None = None
     """menagerie, playground, or a MuJoCo file with joints of the same names (default: menagerie)."""
-    action_delay: float = 0.0
+    action_delay: Annotated[float, AtLeast(0)] = 0.0
     """Seconds until the motors get a target."""
-    observation_delay: float = 0.0
-    """Seconds until the policy gets what was felt."""
-    friction: float = 1.0
+    observation_delay: Annotated[float, AtLeast(0)] = 0.0
+    """Seconds until the policy gets the sensor values."""
+    friction: Annotated[float, Above(0)] = 1.0
     """Factor on the sliding friction of everything."""
-    spread: float = 0.02
-    """Joints begin up to this far from the default pose, rad."""
+    spread: Annotated[float, AtLeast(0)] = 0.02
+    """Joints start up to this far from the default pose, rad."""
     pushes: bool = False
-    """Push the base now and then."""
-    push_every: float = 5.0
+    """Push the base at random times."""
+    push_every: Annotated[float, Above(0)] = 5.0
     """Seconds between pushes, on average."""
-    push_speed: float = 1.0
+    push_speed: Annotated[float, AtLeast(0)] = 1.0
     """Fastest push: change of the base's horizontal velocity, m/s."""
 
     def __post_init__(self) -> None:
-        """Refuses what no world has."""
-        for name in ("friction", "push_every", "push_speed", "spread", "action_delay", "observation_delay"):
-            value, above = getattr(self, name), name in ("friction", "push_every")
-            if not (value > 0.0 or (value == 0.0 and not above)) or value == np.inf:
-                flag = f"--{name.replace('_', '-')}"
-                raise FlashSACError(
-                    f"{flag} must be a number {'above zero' if above else 'of zero or more'}, not {value}."
-                )
+        check_limits(self)
         usual = {field.name: field.default for field in dataclasses.fields(self)}
         if not self.pushes and (self.push_every, self.push_speed) != (usual["push_every"], usual["push_speed"]):
             raise FlashSACError("--push-every and --push-speed say how to push: add --pushes.")

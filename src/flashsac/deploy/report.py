@@ -128,6 +128,28 @@ def describe(info: PolicyInfo) -> str:
     return "\n".join(lines)
 
 
+class Outputs:
+    """The rows of the episodes, written to the report and the log after each episode, so that nothing measured is lost."""
+
+    def __init__(self, about: dict[str, Any], joints: list[str], *, report: str | None, log: str | None):
+        """`about` goes into the report, beside the rows. `report` is a JSON file, `log` a CSV file."""
+        self.rows: list[dict[str, Any]] = []
+        self._about = about
+        self._report = Path(report) if report else None
+        self._log = Log(Path(log), joints) if log else None
+
+    def add(self, episode: Episode, torques: Torques | None) -> None:
+        if self._log:
+            self._log.add(len(self.rows), episode)
+        self.rows.append(summarise(episode, torques))
+        if self._report:
+            write(self._report, self.rows, self._about)
+
+    def close(self) -> None:
+        if self._log:
+            self._log.close()
+
+
 def write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
     text = json.dumps(about | {"episodes": rows}, indent=2) + "\n"
     if path.exists() and not path.is_file():  # /dev/stdout

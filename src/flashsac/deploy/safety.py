@@ -3,46 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Annotated
 
 import numpy as np
 
-from flashsac.deploy.commands import Command
+from flashsac.deploy.commands.base import Command
 from flashsac.deploy.interface import Sensors, gravity_in_base
 from flashsac.errors import FlashSACError
 from flashsac.robots.description import Limits, Robot
+from flashsac.system.limits import Above, Between, check_limits
 
 
 @dataclasses.dataclass(frozen=True)
 class SafetyLimits:
     """Docs: the table in docs/deploy.md. Joint limits themselves are the robot's."""
 
-    tilt: float = 1.0
+    tilt: Annotated[float, Between(0, math.pi, "(]")] = 1.0
     """Stop when the base leans further than this, rad."""
-    state_age: float = 0.1
-    """Stop when nothing newer than this was felt, s."""
-    command_zero: float = 0.3
-    """Without a command for so long, the velocity command becomes zero, s."""
-    command_stop: float = 1.5
-    """Without one for so long, stop, s."""
-    overtravel: float = 0.1
-    """Stop when a joint is this far beyond its stop, rad."""
-    torque: float = 1.0
-    """Part of a motor's torque that a target may ask for."""
-    speed: float = 1.0
-    """Part of a motor's speed at which its target may move."""
-    late: float = 0.2
+    state_age: Annotated[float, Above(0)] = 0.1
+    """Stop when the newest sensor values are older than this, s."""
+    command_zero: Annotated[float, Above(0)] = 0.3
+    """Set the velocity command to zero when it is older than this, s."""
+    command_stop: Annotated[float, Above(0)] = 1.5
+    """Stop when the velocity command is older than this, s."""
+    overtravel: Annotated[float, Above(0)] = 0.1
+    """Stop when a joint is this far beyond its end stop, rad."""
+    torque: Annotated[float, Between(0, 1, "(]")] = 1.0
+    """Share of a motor's torque that a target may ask for."""
+    speed: Annotated[float, Between(0, 1, "(]")] = 1.0
+    """Share of a motor's speed at which its target may move."""
+    late: Annotated[float, Above(0)] = 0.2
     """Stop a real robot when the loop lost more than this of the last second, s."""
 
     def __post_init__(self) -> None:
-        """Refuses what would never stop anything: degrees or percent where radians or parts are meant, NaN, infinity."""
-        most = {"tilt": (np.pi, "rad"), "torque": (1.0, "of the motor's"), "speed": (1.0, "of the motor's")}
-        for name, value in dataclasses.asdict(self).items():
-            flag = f"--{name.replace('_', '-')}"
-            if not 0.0 < value < np.inf:
-                raise FlashSACError(f"{flag} must be a number above zero, not {value}.")
-            limit, unit = most.get(name, (np.inf, ""))
-            if value > limit:
-                raise FlashSACError(f"{flag} {value:g}: the most is {limit:.4g} {unit}, beyond it nothing would stop.")
+        """Refuse limits that would never stop anything: degrees for radians, percent for shares, NaN, infinity."""
+        check_limits(self)
         if self.command_zero > self.command_stop:
             raise FlashSACError("--command-zero must not be longer than --command-stop.")
 

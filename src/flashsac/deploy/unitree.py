@@ -6,15 +6,15 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from flashsac.deploy.commands.remote import stop_pressed
 from flashsac.deploy.interface import Sensors
 from flashsac.deploy.observation import check_blind
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
-from flashsac.deploy.unitree_remote import Sticks, stop_pressed
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.robots.description import Robot
 from flashsac.robots.g1 import JOINTS
@@ -49,17 +49,17 @@ class UnitreeRobot:
         limits: SafetyLimits | None = None,
         *,
         dry: bool = False,
-        sticks: Sticks | None = None,
+        hear_remote: Callable[[Sequence[int]], None] = lambda remote: None,
         watchdog: float = 0.1,
         patience: float = 5.0,
     ):
-        """`network`: interface that the robot is connected to, eth0; `limits`: what its state must keep to before it is taken over;
-        `dry`: listen only, its own controller keeps it; `sticks`: told what its remote says; `patience`: seconds to wait for
-        its first state."""
+        """`network`: interface that the robot is connected to, for example eth0. `limits`: the robot's state must keep to
+        them before it is taken over. `dry`: listen only, the robot's own controller keeps it. `hear_remote`: called with the
+        bytes of its remote. `patience`: seconds to wait for its first state."""
         if robot.name != "unitree_g1":
             raise FlashSACError(f"--robot unitree speaks to a G1, but this policy is for {robot.name}.")
         check_blind(robot)
-        self.robot, self._dry, self._sticks = robot, dry, sticks
+        self.robot, self._dry, self._hear_remote = robot, dry, hear_remote
         self._motor = np.array([MOTORS.index(joint.name) for joint in robot.joints])
         self._damping, self._watchdog = stop_damping(robot), watchdog
         self._state: tuple[Any, float] | None = None
@@ -144,8 +144,7 @@ class UnitreeRobot:
         # A robot that repeats itself has told us nothing new.
         if self._state is None or message.tick != self._state[0].tick:
             self._state = message, self.now()
-            if self._sticks:
-                self._sticks.hear(message.wireless_remote)
+            self._hear_remote(message.wireless_remote)
 
     def _send_forever(self) -> None:
         period = 1.0 / self.robot.motor_hz
