@@ -57,7 +57,7 @@ class Missing:
         if name.partition(".")[0] in {missing}:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
-from flashsac.cli import main
+from flashsac.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
     log = tmp_path / "new" / "log.csv"
