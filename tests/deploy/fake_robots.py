@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from flashsac.deploy.backends import Connection, UnitreeBackend
-from flashsac.deploy.interface import Sensors
+from flashsac.deploy.backends import UnitreeBackend
+from flashsac.deploy.interface import RobotInterface, Sensors
 from flashsac.deploy.mujoco_robot import MujocoRobot
 from flashsac.robots.catalog import ROBOTS
 
@@ -20,7 +20,7 @@ BLIND_G1 = ROBOTS["mjlab:FlashSAC-G1-Flat"]
 """The paper's G1: nothing in its observation that a real one does not measure."""
 
 
-class Puppet:
+class Puppet(RobotInterface):
     """Follows its targets at once; keeps what it was told."""
 
     def __init__(self, joints: int):
@@ -40,14 +40,8 @@ class Puppet:
         self.targets.append(target)
         self.position = target
 
-    def problem(self) -> None:
-        return None
-
     def damp(self) -> None:
         self.damped += 1
-
-    def close(self) -> None:
-        pass
 
 
 class SimulatedUnitree(UnitreeBackend):
@@ -56,8 +50,8 @@ class SimulatedUnitree(UnitreeBackend):
     def check(self, robot) -> None:
         pass
 
-    def open(self, robot, safety, seed, hear_remote) -> Connection:
-        return Connection(MujocoRobot(robot))
+    def open(self, robot, safety, seed, hear_remote) -> RobotInterface:
+        return MujocoRobot(robot)
 
 
 class FakeG1:

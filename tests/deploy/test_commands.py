@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import socket
 import subprocess
 import sys
 import termios
@@ -17,7 +16,7 @@ from flashsac.deploy.commands.base import Command
 from flashsac.deploy.commands.fixed import Fixed, Script
 from flashsac.deploy.commands.keyboard import split_keys
 from flashsac.deploy.commands.make import make_commands
-from flashsac.deploy.commands.stream import Pipe, Udp, parse, udp_socket
+from flashsac.deploy.commands.stream import Pipe, Udp, parse
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety
 from flashsac.errors import FlashSACError
@@ -102,9 +101,9 @@ def test_keys_need_a_terminal_and_ports_a_number():
     for port in ("http", "0", "99999", ""):
         with pytest.raises(FlashSACError, match="a port is a number from 1 to 65535"):
             make_commands(f"udp:{port}", (0, 0, 0), keyboard=False, ranges=RANGES)
-    taken = udp_socket(0)
+    taken = Udp(0)
     with pytest.raises(FlashSACError, match="Name another port"):
-        make_commands(f"udp:{taken.getsockname()[1]}", (0, 0, 0), keyboard=False, ranges=RANGES)
+        make_commands(f"udp:{taken.port}", (0, 0, 0), keyboard=False, ranges=RANGES)
     taken.close()
 
 
@@ -188,8 +187,7 @@ def test_a_killed_source_stops_the_robot(way):
         sender = subprocess.Popen([sys.executable, "-c", WALK], stdout=subprocess.PIPE)
         stream = Pipe(sender.stdout.fileno())
     else:
-        listening: socket.socket = udp_socket(0)
-        stream = Udp(listening)
+        stream = Udp(0)
         sender = subprocess.Popen([sys.executable, "-c", WALK_BY_UDP, str(stream.port)])
     killed: list[float] = []
     seen: list[tuple[float, np.ndarray]] = []
@@ -277,10 +275,10 @@ def test_nobody_will_ever_speak():
 
 
 def test_a_port_is_free_again():
-    listening = udp_socket(0)
-    port = listening.getsockname()[1]
-    Udp(listening).close()
-    udp_socket(port).close()
+    first = Udp(0)
+    port = first.port
+    first.close()
+    Udp(port).close()
 
 
 def test_nobody_has_spoken_yet():
@@ -296,7 +294,8 @@ def test_nobody_has_spoken_yet():
         if len(puppet.targets) > 60:
             os.write(writing, b"0 0 0\n")
 
-    episode = Loop(BLIND_G1, policy, puppet, stream, Safety(BLIND_G1), watch=speak).run(0.2, damp=0.02)
+    puppet.watch = speak
+    episode = Loop(BLIND_G1, policy, puppet, stream, Safety(BLIND_G1)).run(0.2, damp=0.02)
     assert episode.stopped is None
     assert asked[0] > 60
     np.testing.assert_allclose(puppet.targets[59], [joint.default for joint in BLIND_G1.joints])

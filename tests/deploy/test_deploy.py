@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from flashsac.deploy import report
-from flashsac.deploy.backends import MujocoBackend, SimulatedConnection
+from flashsac.deploy.backends import MujocoBackend
 from flashsac.deploy.commands.fixed import Fixed
 from flashsac.deploy.commands.remote import A, Sticks
 from flashsac.deploy.commands.stream import Pipe
@@ -26,7 +26,6 @@ from flashsac.deploy.deployment import DeployOptions, deploy, exit_code
 from flashsac.deploy.loop import Episode, Loop
 from flashsac.deploy.mujoco_robot import MujocoRobot, World, pd_torque
 from flashsac.deploy.onnx_policy import OnnxPolicy
-from flashsac.deploy.report import Torques
 from flashsac.deploy.safety import Safety, SafetyLimits
 from flashsac.errors import FlashSACError
 from flashsac.robots.playground import G1_JOYSTICK as ROBOT
@@ -124,14 +123,14 @@ def test_a_gantry_holds_it_until_the_policy_begins(g1_file):
 
     begun = []
 
-    class Seen(SimulatedConnection):
+    class Seen(MujocoRobot):
         def begin(self) -> None:
             begun.append(self.truth())
             super().begin()
 
     class Seeing(MujocoBackend):
         def open(self, robot, safety, seed, hear_remote) -> Seen:
-            return Seen(MujocoRobot(robot, self.world, seed=seed))
+            return Seen(robot, self.world, seed=seed)
 
     pushed = World(pushes=True, push_every=1.0)
     (row,) = deploy(g1_file, DeployOptions(seconds=0.1, stand=4.0), backend=Seeing(world=pushed))
@@ -183,7 +182,7 @@ def test_torques_of_every_motor_step_are_reported():
     for step in range(10):
         robot.write(DEFAULT + (1.0 if step == 0 else 0.0), STIFFNESS, DAMPING)
     robot.damp()
-    row = report.summarise(Episode(), Torques(np.array(robot.torques), robot.torque_limits))
+    row = report.summarise(Episode(), robot.episode_torques())
     assert row["torque_max"] == pytest.approx(75.0)  # 75 Nm/rad in the hips and knees, whose motors have more
     # Shoulders and elbows have 25 Nm, waist roll and pitch 50; all have 75 Nm/rad.
     assert row["saturated"] == pytest.approx((8 + 2) / (10 * 29))

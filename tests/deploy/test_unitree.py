@@ -65,7 +65,7 @@ def test_stands_up_follows_and_damps(fake):
 
 def test_a_dry_run_only_listens(fake):
     sticks = Sticks(BLIND_G1.command_range)
-    robot = UnitreeBackend(dry_run=True).open(BLIND_G1, SafetyLimits(), 0, sticks.hear_remote).interface
+    robot = UnitreeBackend(dry_run=True).open(BLIND_G1, SafetyLimits(), 0, sticks.hear_remote)
     asked = []
     episode = loop(robot, lambda obs: asked.append(obs["actor"]) or np.ones(29)).run(0.6, damp=0.1)
     robot.close()

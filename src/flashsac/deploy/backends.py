@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,49 +10,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from flashsac.deploy.film import Film
-from flashsac.deploy.interface import RobotInterface, Sensors
+from flashsac.deploy.film import FilmedRobot
+from flashsac.deploy.interface import RobotInterface
 from flashsac.deploy.mujoco_robot import MujocoRobot, World
 from flashsac.deploy.observation import check_blind
-from flashsac.deploy.report import Torques
 from flashsac.deploy.safety import SafetyLimits
-from flashsac.deploy.signals import interrupt_again
 from flashsac.deploy.unitree import UnitreeRobot
 from flashsac.robots.description import Robot
-from flashsac.system.gl import choose_gl_backend
 
 HearRemote = Callable[[Sequence[int]], None]
 """Takes the bytes of the robot's remote."""
-
-
-class Connection:
-    """An open robot and what observes it from outside. A real robot has nothing but its interface."""
-
-    truth: Callable[[], Sensors] | None = None
-    """The state without sensor delays, where somebody knows it."""
-
-    def __init__(self, interface: RobotInterface):
-        self.interface = interface
-
-    def start_episode(self) -> None:
-        """Called before each episode."""
-
-    def begin(self) -> None:
-        """Called before the policy's first step."""
-
-    def watch(self) -> str | None:
-        """Called after every policy step; returns why to stop, or None."""
-        return None
-
-    def torques(self) -> Torques | None:
-        """The motor torques of the episode, where they are known."""
-        return None
-
-    def finish(self) -> None:
-        """Called after the last episode."""
-
-    def close(self) -> None:
-        self.interface.close()
 
 
 class Backend(abc.ABC):
@@ -94,7 +60,7 @@ class Backend(abc.ABC):
         """Raise an error if this backend cannot give the policy what it observes."""
 
     @abc.abstractmethod
-    def open(self, robot: Robot, safety: SafetyLimits, seed: int, hear_remote: HearRemote) -> Connection:
+    def open(self, robot: Robot, safety: SafetyLimits, seed: int, hear_remote: HearRemote) -> RobotInterface:
         """Take the robot over. `hear_remote` gets what the robot says of its remote, where it has one."""
 
 
@@ -113,47 +79,10 @@ class MujocoBackend(Backend):
     noise: float = 0.0
     world: World = dataclasses.field(default_factory=World)
 
-    def open(self, robot: Robot, safety: SafetyLimits, seed: int, hear_remote: HearRemote) -> Connection:
-        if self.video is None:
-            return SimulatedConnection(MujocoRobot(robot, self.world, seed=seed))
-        choose_gl_backend()  # before MuJoCo is imported
-        simulated = MujocoRobot(robot, self.world, seed=seed)
-        return SimulatedConnection(simulated, Film(simulated, Path(self.video)))
-
-
-class SimulatedConnection(Connection):
-    """A simulated robot: sees falls, knows torques and the true state, and films the first episode."""
-
-    def __init__(self, robot: MujocoRobot, film: Film | None = None):
-        super().__init__(robot)
-        self.truth = robot.truth
-        self._robot, self._film, self._episodes = robot, film, 0
-
-    def start_episode(self) -> None:
-        self._episodes += 1
-        self._robot.reset(held=True)  # without the gantry, the default pose falls within seconds
-
-    def begin(self) -> None:
-        self._robot.release()
-
-    def watch(self) -> str | None:
-        if self._film and self._episodes == 1 and not self._robot.held:
-            self._film.frame()
-        return "fall: the base is near the ground" if self._robot.fallen else None
-
-    def torques(self) -> Torques:
-        return Torques(np.array(self._robot.torques), self._robot.torque_limits)
-
-    def finish(self) -> None:
-        if self._film:
-            interrupt_again()  # no robot moves any more: a signal ends the drawing
-            with contextlib.suppress(KeyboardInterrupt):
-                self._film.draw()
-
-    def close(self) -> None:
-        super().close()
-        if self._film:
-            self._film.close()
+    def open(self, robot: Robot, safety: SafetyLimits, seed: int, hear_remote: HearRemote) -> RobotInterface:
+        if self.video:
+            return FilmedRobot(robot, self.world, Path(self.video), seed=seed)
+        return MujocoRobot(robot, self.world, seed=seed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,8 +116,8 @@ class UnitreeBackend(Backend):
     def check(self, robot: Robot) -> None:
         check_blind(robot)
 
-    def open(self, robot: Robot, safety: SafetyLimits, seed: int, hear_remote: HearRemote) -> Connection:
-        return Connection(UnitreeRobot(robot, self.network, safety, dry=self.dry_run, hear_remote=hear_remote))
+    def open(self, robot: Robot, safety: SafetyLimits, seed: int, hear_remote: HearRemote) -> RobotInterface:
+        return UnitreeRobot(robot, self.network, safety, dry=self.dry_run, hear_remote=hear_remote)
 
 
 BACKENDS: dict[str, type[Backend]] = {"mujoco": MujocoBackend, "unitree": UnitreeBackend}

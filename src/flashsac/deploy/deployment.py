@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from flashsac.deploy.backends import BACKENDS, Backend, Connection
+from flashsac.deploy.backends import BACKENDS, Backend
 from flashsac.deploy.commands.base import Commands
 from flashsac.deploy.commands.make import make_commands
+from flashsac.deploy.interface import RobotInterface
 from flashsac.deploy.loop import BY_HAND, Episode, Loop
 from flashsac.deploy.mujoco_robot import World
 from flashsac.deploy.observation import Observer
@@ -84,22 +85,44 @@ def deploy(
         outputs = opened.enter_context(contextlib.closing(_open_outputs(path, policy, robot, options)))
         if backend.moves_hardware and (first := commands.read(0.0)) and first.ended:
             raise FlashSACError(f"{first.ended}. The robot was not touched.")
-        connection = backend.open(robot, options.safety, options.seed, commands.hear_remote)
-        opened.callback(connection.close)
+        interface = backend.open(robot, options.safety, options.seed, commands.hear_remote)
+        opened.callback(interface.close)
         rates = f"policy {robot.policy_hz:g} Hz, motors {robot.motor_hz:g} Hz"
         print(f"{policy.info.task}, step {policy.info.step}: {robot.name} ({options.robot}), {rates}", flush=True)
         if begins := commands.begins_when:
             print(f"{backend.waiting} {begins}", flush=True)
-        for number in range(backend.episodes):
-            episode = _run_episode(policy, robot, backend, connection, commands, options, options.seed + number)
-            outputs.add(episode, connection.torques())
+        for number, episode in enumerate(_episodes(policy, backend, interface, commands, options), 1):
+            outputs.add(episode, interface.episode_torques())
             if backend.episodes > 1:
-                print(f"episode {number + 1} of {backend.episodes}: {episode.stopped or 'to its end'}", flush=True)
-            last = commands.read(0.0)
-            if episode.stopped == BY_HAND or (last and last.age > options.safety.command_stop):
-                break
-        connection.finish()
+                print(f"episode {number} of {backend.episodes}: {episode.stopped or 'to its end'}", flush=True)
+        interface.finish()
     return outputs.rows
+
+
+def _episodes(
+    policy: OnnxPolicy, backend: Backend, interface: RobotInterface, commands: Commands, options: DeployOptions
+) -> Iterator[Episode]:
+    """One episode after the other, until the operator stops one or the source of commands is dead."""
+    robot = policy.robot()
+    real_time = backend.real or commands.needs_real_time or options.real_time
+    for number in range(backend.episodes):
+        loop = Loop(
+            robot,
+            policy,
+            interface,
+            commands,
+            Safety(robot, options.safety),
+            observer=Observer(robot, noise=backend.noise, seed=options.seed + number),
+            real_time=real_time,
+            stand=backend.stand_seconds if options.stand is None else options.stand,
+            late=backend.allowed_delay(options.safety),
+        )
+        interface.start_episode()
+        episode = loop.run(options.seconds, damp=1.0 if real_time else 0.0)
+        yield episode
+        last = commands.read(0.0)
+        if episode.stopped == BY_HAND or (last and last.age > options.safety.command_stop):
+            return
 
 
 def exit_code(rows: list[dict[str, Any]]) -> int:
@@ -165,31 +188,3 @@ def _open_outputs(path: str | Path, policy: OnnxPolicy, robot: Robot, options: D
     named = {"policy": str(path), "sha256": info.sha256, "task": info.task, "step": info.step, "version": info.version}
     about = named | {"options": dataclasses.asdict(options)}
     return Outputs(about, [joint.name for joint in robot.joints], report=options.report, log=options.log)
-
-
-def _run_episode(
-    policy: OnnxPolicy,
-    robot: Robot,
-    backend: Backend,
-    connection: Connection,
-    commands: Commands,
-    options: DeployOptions,
-    seed: int,
-) -> Episode:
-    real_time = backend.real or commands.needs_real_time or options.real_time
-    loop = Loop(
-        robot,
-        policy,
-        connection.interface,
-        commands,
-        Safety(robot, options.safety),
-        observer=Observer(robot, noise=backend.noise, seed=seed),
-        real_time=real_time,
-        stand=backend.stand_seconds if options.stand is None else options.stand,
-        late=backend.allowed_delay(options.safety),
-        begin=connection.begin,
-        watch=connection.watch,
-        truth=connection.truth,
-    )
-    connection.start_episode()
-    return loop.run(options.seconds, damp=1.0 if real_time else 0.0)

@@ -96,18 +96,11 @@ class Loop:
         real_time: bool = True,
         stand: float = 0.0,
         late: float = np.inf,
-        begin: Callable[[], None] = lambda: None,
-        watch: Callable[[], str | None] = lambda: None,
-        truth: Callable[[], Sensors] | None = None,
     ):
-        """`stand`: seconds to reach the default pose in. `late`: seconds of the last second that the loop may lose.
-
-        `begin` is called before the policy's first step. `watch` is called after every policy step; what it returns ends
-        the episode. `truth`: the true state for the report, where somebody knows it."""
+        """`stand`: seconds to reach the default pose in. `late`: seconds of the last second that the loop may lose."""
         self.robot, self.interface, self.commands, self.safety = robot, interface, commands, safety
         self._policy, self._observer = policy, observer or Observer(robot)
-        self._real_time, self._stand, self._watch, self._truth = real_time, stand, watch, truth
-        self._begin, self._late = begin, late
+        self._real_time, self._stand, self._late = real_time, stand, late
         self._default = np.array([joint.default for joint in robot.joints])
         self._scale = np.array(robot.action_scale)
         self._stiffness = np.array([joint.stiffness for joint in robot.joints])
@@ -155,7 +148,7 @@ class Loop:
                         target = self.safety.target(first + standing * (self._default - first), sensors)
                     else:
                         if not episode.moments:
-                            self._begin()
+                            self.interface.begin()
                         shown = self.safety.command(command)
                         if command.age > self.safety.limits.command_zero:
                             episode.unheard += 1
@@ -167,7 +160,7 @@ class Loop:
                 if self.safety.reason is None:
                     self.interface.write(self.safety.within_torque(target, sensors), self._stiffness, self._damping)
                     pace.wait()
-            if reason := self._watch() or self.safety.reason:
+            if reason := self.interface.watch() or self.safety.reason:
                 return reason
             if (lost := pace.lost) > self._late:
                 return (
@@ -182,6 +175,6 @@ class Loop:
         self._observer.note(action)
         wanted = self._default + self._scale * action
         target = self.safety.target(wanted, sensors)
-        known = self._truth() if self._truth else sensors
-        episode.moments.append(Moment(episode.seconds, known, command, wanted, target, took))
+        true = self.interface.truth() or sensors
+        episode.moments.append(Moment(episode.seconds, true, command, wanted, target, took))
         return target

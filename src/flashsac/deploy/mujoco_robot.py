@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from flashsac.deploy.interface import Sensors
+from flashsac.deploy.interface import RobotInterface, Sensors, Torques
 from flashsac.deploy.safety import joint_limits, stop_damping
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.robots.description import Robot
@@ -76,8 +76,8 @@ class World:
             raise FlashSACError("--push-every and --push-speed say how to push: add --pushes.")
 
 
-class MujocoRobot:
-    """Time passes with `write` and `damp`, by one motor period each."""
+class MujocoRobot(RobotInterface):
+    """A simulated robot. `write` and `damp` advance its time by one motor period."""
 
     def __init__(self, robot: Robot, world: World | None = None, *, seed: int = 0):
         self.robot, self.world = robot, world or World()
@@ -147,14 +147,20 @@ class MujocoRobot:
         self._targets.append((target, stiffness, damping))
         self.torques.append(self._move(*self._targets[0]))
 
-    def problem(self) -> None:
-        return None
-
     def damp(self) -> None:
         self._move(self.data.qpos[self._q], np.zeros(len(self._q)), self._stop_damping)
 
-    def close(self) -> None:
-        pass
+    def start_episode(self) -> None:
+        self.reset(held=True)  # without the gantry, the default pose falls within seconds
+
+    def begin(self) -> None:
+        self.release()
+
+    def watch(self) -> str | None:
+        return "fall: the base is near the ground" if self.fallen else None
+
+    def episode_torques(self) -> Torques:
+        return Torques(np.array(self.torques), self.torque_limits)
 
     @property
     def held(self) -> bool:

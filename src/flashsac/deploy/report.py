@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import csv
-import dataclasses
 import json
 import math
 import os
@@ -13,18 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from flashsac.deploy.interface import Torques
 from flashsac.deploy.loop import Episode
 from flashsac.deploy.onnx_policy import PolicyInfo
-
-
-@dataclasses.dataclass(frozen=True)
-class Torques:
-    """Only a simulated robot tells."""
-
-    given: np.ndarray
-    """Nm, a row for every motor step: within a policy step the first are the largest."""
-    limits: np.ndarray
-    """What the motors have, by joint."""
 
 
 def summarise(episode: Episode, torques: Torques | None = None) -> dict[str, Any]:

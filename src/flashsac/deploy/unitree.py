@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from flashsac.deploy.commands.remote import stop_pressed
-from flashsac.deploy.interface import Sensors
+from flashsac.deploy.interface import RobotInterface, Sensors
 from flashsac.deploy.observation import check_blind
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
 from flashsac.errors import FlashSACError, MissingExtra
@@ -38,7 +38,7 @@ class _Order:
     time: float
 
 
-class UnitreeRobot:
+class UnitreeRobot(RobotInterface):
     """A thread repeats the newest order at the motor rate. When the loop has given none for `watchdog` seconds, nothing got through to
     the robot for as long, or somebody pressed stop on the remote, it damps, and that is final: `problem` tells the loop."""
 

@@ -2,6 +2,8 @@
 
 A source that falls silent lets its last command grow old; safety.py acts on the age."""
 
+# ruff: noqa: B027 (a hook that does nothing by default is meant)
+
 from __future__ import annotations
 
 import abc
@@ -34,15 +36,15 @@ class Commands(abc.ABC):
         """What must happen before the policy begins; None if nothing must."""
         return None
 
-    def listen(self) -> None:  # noqa: B027
+    def listen(self) -> None:
         """The robot stands and is ready. A source that must not begin earlier forgets what it heard until now."""
 
-    def hear_remote(self, remote: Sequence[int]) -> None:  # noqa: B027
+    def hear_remote(self, remote: Sequence[int]) -> None:
         """Take the 40 bytes of the robot's remote, from every message of a robot that has one."""
 
     @abc.abstractmethod
     def read(self, seconds: float) -> Command | None:
         """The command that holds `seconds` into the episode; None while there has been none."""
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Stop listening."""

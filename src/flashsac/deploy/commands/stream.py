@@ -93,11 +93,12 @@ class Pipe(Lines):
 
 
 class Udp(Lines):
-    """Lines from UDP datagrams; a line does not continue in the next datagram."""
+    """Lines from UDP datagrams of this machine only, because their sender moves the robot."""
 
-    def __init__(self, listening: socket.socket):
-        self._socket = listening
-        super().__init__(listening)
+    def __init__(self, port: int):
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", port))
+        super().__init__(self._socket)
 
     @property
     def port(self) -> int:
@@ -120,19 +121,12 @@ def parse(line: bytes) -> np.ndarray | None:
     return None
 
 
-def udp_socket(port: int) -> socket.socket:
-    """A socket that listens on this machine only, because its senders move the robot."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    listening.bind(("127.0.0.1", port))
-    return listening
-
-
 def open_udp(source: str) -> Udp:
     """Listen as `--commands udp:PORT` says."""
     port = source.removeprefix("udp:")
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise FlashSACError(f"--commands {source}: a port is a number from 1 to 65535, as in udp:9870.")
     try:
-        return Udp(udp_socket(int(port)))
+        return Udp(int(port))
     except OSError as error:
         raise FlashSACError(f"--commands {source}: {error.strerror}. Name another port.") from None
