@@ -115,7 +115,7 @@ def test_a_gantry_holds_it_until_the_policy_begins(g1_file):
         held.write(DEFAULT, STIFFNESS, DAMPING)
     np.testing.assert_array_equal(held.data.qpos[:7], base)
     assert np.abs(held.data.qpos[7:] - joints).max() > 1e-4, "its joints move"
-    held.release()
+    held.begin()
     assert held.torques == [], "of the policy alone"
     for _ in range(5 * 500):
         held.write(DEFAULT, STIFFNESS, DAMPING)

@@ -33,10 +33,10 @@ class DeployOptions:
     robot: Literal[tuple(BACKENDS)] = "mujoco"  # type: ignore[valid-type]
     """Plain MuJoCo, or a Unitree G1 by its SDK (never run on hardware yet)."""
     command: tuple[float, float, float] | None = None
-    """Velocity to follow: forwards, sideways (m/s), turning (rad/s) (default: 0.5 0 0 in MuJoCo; zero for a real robot)."""
+    """Velocity to follow: forwards, sideways (m/s), turning (rad/s) (default: 0.5 0 0 in MuJoCo, zero for a real robot)."""
     commands: str | None = None
-    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), lines `vx vy yaw` of a process: stdin, udp:PORT, or the sticks of the real
-    robot's remote: remote."""
+    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), stdin or udp:PORT (lines `vx vy yaw` of another process), or
+    remote (the sticks of the real robot's remote)."""
     keyboard: bool = False
     """Instead: keys of this terminal."""
     seconds: Annotated[float, Above(0)] = 20.0
@@ -44,7 +44,7 @@ class DeployOptions:
     episodes: Annotated[int, AtLeast(1)] = 1
     """Number of episodes (in MuJoCo)."""
     real_time: bool = False
-    """Keep to the clock; always so with a real robot, a process that sends commands, keys."""
+    """Keep to the clock. A real robot, another process that sends commands, and keys always do."""
     stand: Annotated[float | None, AtLeast(0)] = None
     """Seconds to go to the default pose in before the policy begins (default: 3 on a real robot, 0 in MuJoCo)."""
     noise: Annotated[float, AtLeast(0)] = 0.0
@@ -56,7 +56,7 @@ class DeployOptions:
     report: str | None = None
     """JSON file for the numbers of every episode."""
     log: str | None = None
-    """CSV file for every policy step: command, sensors, the policy's targets, and the targets after the safety limits."""
+    """CSV file for every policy step: command, sensors, the policy's targets, and the targets within the limits."""
     describe: bool = False
     """Print what the file says of its policy and robot, and do nothing else."""
     dry_run: bool = False

@@ -28,7 +28,7 @@ class FilmedRobot(MujocoRobot):
         import imageio.v2 as imageio
         import mujoco
 
-        # In software, smooth edges, reflections and fine shadows take most of a frame's 0.7 s; without them it takes 0.2 s.
+        # In software, smooth edges, reflections and fine shadows take 0.5 of a frame's 0.7 s.
         quality = self.model.vis.quality
         quality.offsamples, quality.shadowsize = 0, 1024
         try:

@@ -46,7 +46,7 @@ class Torques:
 class RobotInterface(abc.ABC):
     """One robot. Its motors follow torque = stiffness (target - position) - damping velocity.
 
-    Arrays of joints have shape (joints,), in the policy's order. The hooks of an episode do nothing unless overridden."""
+    Arrays of joints have shape (joints,), in the policy's order. The hooks do nothing unless overridden."""
 
     @abc.abstractmethod
     def now(self) -> float:

@@ -1,4 +1,4 @@
-"""The loop: sensors, safety, policy, motors, at a fixed rate, until the time is up or something says stop."""
+"""The control loop: sensors, safety, policy and motors at a fixed rate, until the time is up or something stops it."""
 
 from __future__ import annotations
 
@@ -20,39 +20,40 @@ BY_HAND = "by hand"
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """One policy step, for the report."""
+    """One policy step, for report and log. Arrays of joints have shape (joints,)."""
 
     seconds: float
     sensors: Sensors
-    """As things are, where a simulation knows; else as they were felt."""
+    """The true state, where a simulation knows it; else the sensor values."""
     command: np.ndarray
+    """Velocity command that the policy saw, shape (3,)."""
     wanted: np.ndarray
-    """Angles that the policy asked for."""
+    """Joint angles that the policy asked for, rad."""
     target: np.ndarray
-    """What the limits made of them."""
+    """Those angles within the safety limits, rad."""
     inference: float
-    """Seconds that the policy took."""
+    """Time that the policy took, s."""
 
 
 @dataclasses.dataclass
 class Episode:
-    """What happened."""
+    """What happened in one episode."""
 
     seconds: float = 0.0
-    """Under the policy, until the end or the stop."""
+    """Time under the policy, until the end or the stop, s."""
     stopped: str | None = None
-    """Why it ended early."""
+    """Why the episode ended early."""
     unheard: int = 0
-    """Policy steps whose command had grown too old, and was taken for zero."""
+    """Policy steps whose command was too old and became zero."""
     cut: int = 0
     """Policy steps whose command lay beyond what the policy was trained on."""
     moments: list[Moment] = dataclasses.field(default_factory=list)
     late: list[float] = dataclasses.field(default_factory=list)
-    """By how much each motor step began too late, s; empty where nothing ran in real time."""
+    """Delay of each motor step, s; empty unless the loop ran in real time."""
 
 
 class Pace:
-    """Begins every step on time, if the last one was done by then."""
+    """Lets every motor step begin on time, if the last one was done by then."""
 
     def __init__(self, period: float, real_time: bool):
         self._period, self._real_time = period, real_time
@@ -70,12 +71,12 @@ class Pace:
         late = time.perf_counter() - self._next
         self.late.append(late)
         if late > self._period:
-            self._next += late  # missed steps are lost; catching up would send them in a burst
+            self._next += late  # missed steps are lost: catching up would send them in a burst
             self._lost.append((self._next, late))
 
     @property
     def lost(self) -> float:
-        """Seconds of the last one."""
+        """Time that the loop lost within the last second, s."""
         while self._lost and self._lost[0][0] < time.perf_counter() - 1.0:
             self._lost.popleft()
         return sum(late for _, late in self._lost)
@@ -107,25 +108,25 @@ class Loop:
         self._damping = np.array([joint.damping for joint in robot.joints])
 
     def run(self, seconds: float, *, damp: float = 1.0) -> Episode:
-        """Stand up, follow commands for `seconds`, and in the end, however it comes, damp for `damp` seconds."""
+        """Stand up, follow commands for `seconds`, then damp for `damp` seconds, however the episode ended."""
         episode = Episode()
         pace = Pace(1.0 / self.robot.motor_hz, self._real_time)
         try:
             episode.stopped = self._follow(episode, seconds, pace)
         except KeyboardInterrupt:
             episode.stopped = BY_HAND
-        finally:  # errors too
+        finally:  # after an error too
             episode.late = pace.late.copy()
             for _ in range(max(1, round(damp * self.robot.motor_hz))):
                 try:
                     self.interface.damp()
                     pace.wait()
-                except KeyboardInterrupt:  # somebody saw it fall, and what happened must not be lost for that
+                except KeyboardInterrupt:  # a second Ctrl-C must neither lose the episode nor cut the damping short
                     episode.stopped = episode.stopped or BY_HAND
         return episode
 
     def _follow(self, episode: Episode, seconds: float, pace: Pace) -> str | None:
-        """Returns why it stopped, if it did."""
+        """Run the episode; returns why it stopped early, or None."""
         motor_steps = round(self.robot.motor_hz / self.robot.policy_hz)
         period = 1.0 / self.robot.policy_hz
         sensors = self.interface.read()
@@ -144,7 +145,7 @@ class Loop:
                         self.commands.listen()
                         command = self.commands.read(episode.seconds)
                     if standing < 1.0 or command is None:
-                        # Nobody has sent a command yet: hold the pose and wait for the first.
+                        # No command has come yet: hold the default pose and wait for the first.
                         target = self.safety.target(first + standing * (self._default - first), sensors)
                     else:
                         if not episode.moments:

@@ -1,4 +1,4 @@
-"""A robot in plain MuJoCo: the same motors and clock as the real one, other physics than in training (sim-to-sim)."""
+"""A robot in plain MuJoCo (sim-to-sim): motors and clock of the real robot, but other physics than in training."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ LONGEST_STEP = 0.002
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """Where a robot's simulation lies, and what is what in it."""
+    """The MuJoCo files of a robot, and the names that matter in them."""
 
     package: str
-    """Python package with the files."""
+    """Python package that holds the files."""
     scenes: dict[str, str]
-    """Files in it, by name; the first is the default."""
+    """Files in the package, by the name of the scene; the first is the default."""
     imu: str
-    """Site of the inertial sensor, whose frame is the base's."""
+    """Site of the inertial sensor; its frame is the frame of the base."""
     fallen: float
-    """It has fallen when the base is below this, m."""
+    """The robot has fallen when the base is lower than this, m."""
 
 
 MODELS = {
@@ -45,7 +45,7 @@ MODELS = {
         fallen=0.4,
     )
 }
-"""By the robot's name. menagerie: the maker's full model; playground: what Playground trains on (feet alone touch)."""
+"""Models by the robot's name. menagerie: the full model; playground: Playground's model, where only feet collide."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ class MujocoRobot(RobotInterface):
         period = 1.0 / robot.motor_hz
         self._substeps = max(1, int(np.ceil(period / LONGEST_STEP - 1e-9)))
         self.model.opt.timestep = period / self._substeps
-        # The motors are ours now: without this the model's own drives and the damping that stands for them would pull too.
+        # We compute the motors' torques, so the model's own actuators and joint damping must not act too.
         self.model.actuator_gainprm[:] = 0.0
         self.model.actuator_biasprm[:] = 0.0
         self.model.dof_damping[self._dq] = 0.0
@@ -106,11 +106,11 @@ class MujocoRobot(RobotInterface):
         self._stop_damping = stop_damping(robot)
         self._random = np.random.default_rng(seed)
         self.torques: list[np.ndarray] = []
-        """Of every motor step since the reset, damping left out."""
+        """Torques of every motor step since the policy began, Nm, each of shape (joints,); without damping."""
         self.reset()
 
     def reset(self, *, held: bool = False) -> None:
-        """Default pose or near it, feet on the floor. `held`: by a gantry, its base where it is, until `release`."""
+        """Default pose or near it, feet on the floor. `held`: a gantry holds the base until `begin`."""
         mujoco, data = self._mujoco, self.data
         mujoco.mj_resetData(self.model, data)
         data.qpos[:7] = [0.0, 0.0, 2.0, 1.0, 0.0, 0.0, 0.0]
@@ -126,8 +126,8 @@ class MujocoRobot(RobotInterface):
         self._base = data.qpos[:7].copy() if held else None
         self.torques.clear()
 
-    def release(self) -> None:
-        """Of the gantry, if there was one: before the policy begins. Pushes and torques count from here."""
+    def begin(self) -> None:
+        """The gantry lets go. Pushes and torques count from here."""
         if self._base is not None:
             self._base, self._next_push = None, self.now() + self._wait_for_push()
             self.torques.clear()
@@ -136,11 +136,11 @@ class MujocoRobot(RobotInterface):
         return float(self.data.time)
 
     def read(self) -> Sensors:
-        # Late, but the newest there is: its time is when it arrives, or the watchdog would call a constant delay a failure.
+        # Stamped with the time of arrival: the watchdog must not take a constant delay for a failure.
         return dataclasses.replace(self._felt[0], time=self.now())
 
     def truth(self) -> Sensors:
-        """Without delay."""
+        """The newest state, without observation delay."""
         return self._felt[-1]
 
     def write(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> None:
@@ -152,9 +152,6 @@ class MujocoRobot(RobotInterface):
 
     def start_episode(self) -> None:
         self.reset(held=True)  # without the gantry, the default pose falls within seconds
-
-    def begin(self) -> None:
-        self.release()
 
     def watch(self) -> str | None:
         return "fall: the base is near the ground" if self.fallen else None
@@ -171,20 +168,20 @@ class MujocoRobot(RobotInterface):
         return bool(self.data.site_xpos[self._imu][2] < self._known.fallen)
 
     def _move(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> np.ndarray:
-        """One motor period on; returns the motors' last torques."""
+        """Advance by one motor period; returns the last torques, Nm, shape (joints,)."""
         data = self.data
         if self.world.pushes and self._base is None and data.time >= self._next_push:
             angle, speed = self._random.uniform(0, 2 * np.pi), self._random.uniform(0, self.world.push_speed)
             data.qvel[:2] += speed * np.array([np.cos(angle), np.sin(angle)])
             self._next_push = data.time + self._wait_for_push()
-        for _ in range(self._substeps):  # a motor's drive is faster than the orders it gets
+        for _ in range(self._substeps):  # a motor's drive runs faster than the orders it gets
             torque = pd_torque(target, data.qpos[self._q], data.qvel[self._dq], stiffness, damping)
             torque = np.clip(torque, -self.torque_limits, self.torque_limits)
             data.qfrc_applied[self._dq] = torque
             self._mujoco.mj_step(self.model, data)
             if self._base is not None:
                 data.qpos[:7], data.qvel[:6] = self._base, 0.0
-        # mj_step leaves positions of sites a step behind; the sensors must not be.
+        # mj_step leaves the positions of sites one step behind; the sensors must be current.
         self._mujoco.mj_kinematics(self.model, data)
         self._mujoco.mj_comPos(self.model, data)
         self._mujoco.mj_comVel(self.model, data)
@@ -200,7 +197,7 @@ class MujocoRobot(RobotInterface):
         return Sensors(float(data.time), quaternion, speed[:3], position, velocity, linear_velocity=speed[3:])
 
     def _clearance(self) -> float:
-        """From the floor up to the lowest piece of the robot."""
+        """Height of the robot's lowest geom above the floor, m."""
         plane = self._mujoco.mjtGeom.mjGEOM_PLANE
         floor = next((g for g in range(self.model.ngeom) if self.model.geom_type[g] == plane), None)
         if floor is None:
@@ -233,7 +230,7 @@ class MujocoRobot(RobotInterface):
 def pd_torque(
     target: np.ndarray, q: np.ndarray, dq: np.ndarray, stiffness: np.ndarray, damping: np.ndarray
 ) -> np.ndarray:
-    """What a motor's drive does."""
+    """Torque of a motor's position controller, Nm."""
     return stiffness * (target - q) - damping * dq
 
 

@@ -1,4 +1,4 @@
-"""What a deployment was like: falls, how well commands were followed, torques, and whether the loop kept its time."""
+"""Report of a deployment: falls, errors of the velocity, torques, and the timing of the loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flashsac.deploy.onnx_policy import PolicyInfo
 
 
 def summarise(episode: Episode, torques: Torques | None = None) -> dict[str, Any]:
-    """One row; None where nothing was measured."""
+    """One row of numbers; None where nothing was measured."""
     row: dict[str, Any] = {"seconds": round(episode.seconds, 3), "stopped": episode.stopped}
     commands = np.array([moment.command for moment in episode.moments]).reshape(-1, 3)
     turned = np.array([moment.sensors.angular_velocity[2] for moment in episode.moments])
@@ -50,7 +50,7 @@ def summarise(episode: Episode, torques: Torques | None = None) -> dict[str, Any
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Means over the episodes; a fall or a stop shortens the seconds."""
+    """Means over the episodes, as text. A fall or a stop shortens the seconds."""
     stops = collections.Counter(row["stopped"] for row in rows if row["stopped"])
     lines = [f"episodes                  {len(rows)}, stopped early {stops.total()}"]
     lines += [f"stopped: {reason}" + (f" ({count} times)" if count > 1 else "") for reason, count in stops.items()]
@@ -88,7 +88,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def describe(info: PolicyInfo) -> str:
-    """What a file says of its policy and robot, to be read before that moves."""
+    """What a file says about its policy and robot, to be read before the robot moves."""
     lines = [
         f"task            {info.task}, step {info.step}, flashsac {info.version}",
         f"sha256          {info.sha256}",
@@ -151,7 +151,7 @@ def write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None
 
 
 class Log:
-    """Every policy step of every episode, as CSV: what was commanded, felt, asked for by the policy, and sent to the motors."""
+    """Every policy step of every episode, as CSV: command, sensors, the policy's targets and the limited targets."""
 
     def __init__(self, path: Path, joints: list[str]):
         self._file = path.open("w", newline="")

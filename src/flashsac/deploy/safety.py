@@ -1,4 +1,4 @@
-"""Between the policy and any robot: what may be asked of the motors, and when to stop. A stop is final."""
+"""Safety between policy and robot: limits of the targets, and reasons to stop. A stop is final."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flashsac.system.limits import Above, Between, check_limits
 
 @dataclasses.dataclass(frozen=True)
 class SafetyLimits:
-    """Docs: the table in docs/deploy.md. Joint limits themselves are the robot's."""
+    """Safety limits; docs/deploy.md has them as a table. The limits of joints come with the robot."""
 
     tilt: Annotated[float, Between(0, math.pi, "(]")] = 1.0
     """Stop when the base leans further than this, rad."""
@@ -44,7 +44,7 @@ class SafetyLimits:
 
 
 class Safety:
-    """One for each episode. `reason` says why it stopped."""
+    """Safety of one episode. `reason` says why it stopped the robot. Arrays of joints have shape (joints,)."""
 
     def __init__(self, robot: Robot, limits: SafetyLimits | None = None):
         self.limits = limits or SafetyLimits()
@@ -60,7 +60,7 @@ class Safety:
         self._last: np.ndarray | None = None
 
     def check(self, sensors: Sensors, now: float, command: Command | None) -> str | None:
-        """Every motor step: why to stop, or None. `command` is None while nobody has sent any."""
+        """Called every motor step: why to stop, or None. `command` is None until the first one has come."""
         if self.reason is None:
             self.reason = self._problem(sensors, now, command)
         return self.reason
@@ -87,13 +87,13 @@ class Safety:
         return None
 
     def command(self, command: Command) -> np.ndarray:
-        """The velocity to show the policy: within what it was trained on, zero when nobody has confirmed it lately."""
+        """The velocity command for the policy, shape (3,): within the trained range; zero if it is too old."""
         if command.age > self.limits.command_zero or not np.isfinite(command.velocity).all():
             return np.zeros(3)
         return np.clip(command.velocity, self._slowest, self._fastest)
 
     def target(self, wanted: np.ndarray, sensors: Sensors) -> np.ndarray:
-        """Every policy step: within the joints' stops, and no faster than the motors are."""
+        """Called every policy step: the target, rad, within the joints' end stops and the motors' speed."""
         if not np.isfinite(wanted).all():
             self.reason = self.reason or "the policy's action is not finite"
             wanted = sensors.position
@@ -103,22 +103,22 @@ class Safety:
         return self._last
 
     def within_torque(self, target: np.ndarray, sensors: Sensors) -> np.ndarray:
-        """Every motor step: the target moved so that stiffness (target - q) - damping dq stays within the motors' torque."""
-        rest = sensors.position + self._damping * sensors.velocity / self._stiffness  # asks for no torque at all
+        """Called every motor step: the target, rad, moved so that the motors' torque stays within its limit."""
+        rest = sensors.position + self._damping * sensors.velocity / self._stiffness  # a target that asks for no torque
         reach = self._torque / self._stiffness
         return np.clip(target, rest - reach, rest + reach)
 
 
 def joint_limits(robot: Robot) -> list[Limits]:
-    """In the order of its joints; OnnxPolicy.robot has seen to it that there are some."""
+    """Limits in the order of the joints; OnnxPolicy.robot has refused a robot without them."""
     return [joint.limits for joint in robot.joints if joint.limits is not None]
 
 
 def stop_damping(robot: Robot) -> np.ndarray:
-    """Gains of the damping mode: a motor brakes with all its torque at 20 rad/s, with less below."""
+    """Damping gains of a stop, Nms/rad: a motor brakes with its full torque at 20 rad/s, with less below."""
     return np.array([limits.torque / 20.0 for limits in joint_limits(robot)])
 
 
 def tilt_of(quaternion: np.ndarray) -> float:
-    """Angle between the base's up and the world's."""
+    """Angle between the vertical axes of the base and the world, rad."""
     return float(np.arccos(np.clip(-gravity_in_base(quaternion)[2], -1.0, 1.0)))

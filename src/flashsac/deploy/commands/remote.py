@@ -1,4 +1,4 @@
-"""The remote of a Unitree robot, 40 bytes in each of its messages: keys that stop, and sticks as a source of commands."""
+"""The remote of a Unitree robot, 40 bytes in each message: keys that stop, and sticks as a source of commands."""
 
 from __future__ import annotations
 
