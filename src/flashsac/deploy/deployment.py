@@ -33,10 +33,11 @@ class DeployOptions:
     robot: Literal[tuple(BACKENDS)] = "mujoco"  # type: ignore[valid-type]
     """Plain MuJoCo, or a Unitree G1 by its SDK (never run on hardware yet)."""
     command: tuple[float, float, float] | None = None
-    """Velocity to follow: forwards, sideways (m/s), turning (rad/s) (default: 0.5 0 0 in MuJoCo, zero for a real robot)."""
+    """Velocity to follow: forwards, sideways (m/s), turning (rad/s).
+    Default: 0.5 0 0 in MuJoCo, zero for a real robot."""
     commands: str | None = None
-    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), stdin or udp:PORT (lines `vx vy yaw` of another process), or
-    remote (the sticks of the real robot's remote)."""
+    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), stdin or udp:PORT (lines `vx vy yaw` of another process),
+    or remote (the sticks of the real robot's remote)."""
     keyboard: bool = False
     """Instead: keys of this terminal."""
     seconds: Annotated[float, Above(0)] = 20.0

@@ -41,8 +41,8 @@ class _Order:
 class UnitreeRobot(RobotInterface):
     """A thread repeats the newest order at the motor rate.
 
-    It damps for good, and `problem` tells the loop, when the loop gave no order for `watchdog` seconds, when nothing got
-    through to the robot for as long, or when somebody pressed stop on the remote."""
+    It damps for good in three cases, and `problem` tells the loop: the loop gave no order for `watchdog` seconds,
+    nothing got through to the robot for as long, or somebody pressed stop on the remote."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class _Sdk:
         return made
 
     def release_built_in_motion(self, released: Callable[[], None], tries: int = 50) -> None:
-        """The robot's own controller must not send to the same motors. `released` is called when it has let go, or may have."""
+        """Make the robot's own controller let go of the motors. Calls `released` when it has, or may have."""
         from unitree_sdk2py.comm.motion_switcher.motion_switcher_client import MotionSwitcherClient
 
         client = MotionSwitcherClient()
