@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from flashsac.deploy.interface import Sensors
+from flashsac.deploy.backends import UnitreeBackend
+from flashsac.deploy.interface import RobotInterface, Sensors
+from flashsac.deploy.mujoco_robot import MujocoRobot
 from flashsac.robots.catalog import ROBOTS
 
 BLIND_G1 = ROBOTS["mjlab:FlashSAC-G1-Flat"]
 """The paper's G1: nothing in its observation that a real one does not measure."""
 
 
-class Puppet:
+class Puppet(RobotInterface):
     """Follows its targets at once; keeps what it was told."""
 
     def __init__(self, joints: int):
@@ -38,14 +40,18 @@ class Puppet:
         self.targets.append(target)
         self.position = target
 
-    def problem(self) -> None:
-        return None
-
     def damp(self) -> None:
         self.damped += 1
 
-    def close(self) -> None:
+
+class SimulatedUnitree(UnitreeBackend):
+    """Treats a robot in MuJoCo, which feels the velocity of its base, as the real one."""
+
+    def check(self, robot) -> None:
         pass
+
+    def open(self, robot, safety, seed, hear_remote) -> RobotInterface:
+        return MujocoRobot(robot)
 
 
 class FakeG1:

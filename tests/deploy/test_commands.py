@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import socket
 import subprocess
 import sys
 import termios
@@ -13,7 +12,11 @@ import time
 import numpy as np
 import pytest
 
-from flashsac.deploy.commands import Command, Fixed, Script, Stream, make_commands, parse, split_keys, udp_socket
+from flashsac.deploy.commands.base import Command
+from flashsac.deploy.commands.fixed import Fixed, Script
+from flashsac.deploy.commands.keyboard import split_keys
+from flashsac.deploy.commands.make import make_commands
+from flashsac.deploy.commands.stream import Pipe, Udp, parse
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety
 from flashsac.errors import FlashSACError
@@ -82,7 +85,7 @@ def test_garbled_lines_move_nobody():
 
 def test_a_pipe_is_read_line_by_line():
     reading, writing = os.pipe()
-    stream = Stream(reading)
+    stream = Pipe(reading)
     assert stream.read(0.0) is None
     os.write(writing, b"0.1 0 0\n0.2 0 0\n0.3 0")  # the last line is not whole yet
     time.sleep(0.1)
@@ -98,9 +101,9 @@ def test_keys_need_a_terminal_and_ports_a_number():
     for port in ("http", "0", "99999", ""):
         with pytest.raises(FlashSACError, match="a port is a number from 1 to 65535"):
             make_commands(f"udp:{port}", (0, 0, 0), keyboard=False, ranges=RANGES)
-    taken = udp_socket(0)
+    taken = Udp(0)
     with pytest.raises(FlashSACError, match="Name another port"):
-        make_commands(f"udp:{taken.getsockname()[1]}", (0, 0, 0), keyboard=False, ranges=RANGES)
+        make_commands(f"udp:{taken.port}", (0, 0, 0), keyboard=False, ranges=RANGES)
     taken.close()
 
 
@@ -147,11 +150,11 @@ def test_keys_that_terminals_send_in_pieces():
 
 def test_a_real_robot_waits_for_enter(monkeypatch):
     with pytest.raises(FlashSACError, match="there is no terminal"):
-        make_commands(None, (0.5, 0, 0), keyboard=False, ranges=RANGES, real=True)
+        make_commands(None, (0.5, 0, 0), keyboard=False, ranges=RANGES, wait_for_enter=True)
     ours, terminal = pty.openpty()
     with os.fdopen(terminal) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        commands = make_commands(None, (0.5, 0, 0), keyboard=False, ranges=RANGES, real=True)
+        commands = make_commands(None, (0.5, 0, 0), keyboard=False, ranges=RANGES, wait_for_enter=True)
         os.write(ours, b"\n")  # too early
         time.sleep(0.1)
         assert commands.read(0.0).velocity[0] == 0.5, "heard"
@@ -182,10 +185,9 @@ def test_a_killed_source_stops_the_robot(way):
     """A real process, killed with no chance to say goodbye: first the robot stands, then it damps."""
     if way == "pipe":
         sender = subprocess.Popen([sys.executable, "-c", WALK], stdout=subprocess.PIPE)
-        stream = Stream(sender.stdout.fileno())
+        stream = Pipe(sender.stdout.fileno())
     else:
-        listening: socket.socket = udp_socket(0)
-        stream = Stream(listening)
+        stream = Udp(0)
         sender = subprocess.Popen([sys.executable, "-c", WALK_BY_UDP, str(stream.port)])
     killed: list[float] = []
     seen: list[tuple[float, np.ndarray]] = []
@@ -244,7 +246,6 @@ def test_what_is_said_while_the_robot_stands_up_is_forgotten():
         Safety(BLIND_G1),
         real_time=False,
         stand=0.1,
-        ready=early.listen,
     )
     episode = loop.run(0.2, damp=0.0)
     motor_steps = round(BLIND_G1.motor_hz / BLIND_G1.policy_hz)
@@ -266,7 +267,7 @@ def test_steps_whose_command_was_cut_are_counted(tmp_path):
 def test_nobody_will_ever_speak():
     reading, writing = os.pipe()
     os.close(writing)
-    stream, puppet = Stream(reading), Puppet(29)
+    stream, puppet = Pipe(reading), Puppet(29)
     episode = Loop(BLIND_G1, lambda obs: np.zeros(29), puppet, stream, Safety(BLIND_G1)).run(60.0, damp=0.1)
     assert "source of commands ended" in episode.stopped
     assert puppet.damped > 0
@@ -274,16 +275,16 @@ def test_nobody_will_ever_speak():
 
 
 def test_a_port_is_free_again():
-    listening = udp_socket(0)
-    port = listening.getsockname()[1]
-    Stream(listening).close()
-    udp_socket(port).close()
+    first = Udp(0)
+    port = first.port
+    first.close()
+    Udp(port).close()
 
 
 def test_nobody_has_spoken_yet():
     """Before the first command the robot holds its pose, and the policy does not run."""
     reading, writing = os.pipe()
-    stream, puppet, asked = Stream(reading), Puppet(29), []
+    stream, puppet, asked = Pipe(reading), Puppet(29), []
 
     def policy(obs: np.ndarray) -> np.ndarray:
         asked.append(len(puppet.targets))
@@ -293,7 +294,8 @@ def test_nobody_has_spoken_yet():
         if len(puppet.targets) > 60:
             os.write(writing, b"0 0 0\n")
 
-    episode = Loop(BLIND_G1, policy, puppet, stream, Safety(BLIND_G1), watch=speak).run(0.2, damp=0.02)
+    puppet.watch = speak
+    episode = Loop(BLIND_G1, policy, puppet, stream, Safety(BLIND_G1)).run(0.2, damp=0.02)
     assert episode.stopped is None
     assert asked[0] > 60
     np.testing.assert_allclose(puppet.targets[59], [joint.default for joint in BLIND_G1.joints])

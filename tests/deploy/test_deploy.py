@@ -18,22 +18,29 @@ import numpy as np
 import pytest
 
 from flashsac.deploy import report
-from flashsac.deploy.commands import Fixed, Stream
+from flashsac.deploy.backends import MujocoBackend
+from flashsac.deploy.commands.fixed import Fixed
+from flashsac.deploy.commands.remote import A, Sticks
+from flashsac.deploy.commands.stream import Pipe
 from flashsac.deploy.deployment import DeployOptions, deploy, exit_code
 from flashsac.deploy.loop import Episode, Loop
 from flashsac.deploy.mujoco_robot import MujocoRobot, World, pd_torque
 from flashsac.deploy.onnx_policy import OnnxPolicy
-from flashsac.deploy.report import Torques
 from flashsac.deploy.safety import Safety, SafetyLimits
-from flashsac.deploy.unitree_remote import A
 from flashsac.errors import FlashSACError
 from flashsac.robots.playground import G1_JOYSTICK as ROBOT
-from tests.deploy.fake_robots import remote
+from tests.deploy.fake_robots import SimulatedUnitree, remote
 from tests.helpers import PATIENCE, cli, environment
 
 STIFFNESS = np.array([joint.stiffness for joint in ROBOT.joints])
 DAMPING = np.array([joint.damping for joint in ROBOT.joints])
 DEFAULT = np.array([joint.default for joint in ROBOT.joints])
+
+
+def logged(path, *columns: str) -> np.ndarray:
+    """Numbers of a log: a row for every policy step."""
+    with path.open(newline="") as file:
+        return np.array([[float(row[name]) for name in columns] for row in csv.DictReader(file)])
 
 
 def test_runs_from_the_file_alone_without_torch(g1_file, tmp_path):
@@ -99,7 +106,7 @@ def test_a_robot_in_its_default_pose_stands_for_a_while():
     assert np.abs(robot.read().position - DEFAULT).max() < 0.3
 
 
-def test_a_gantry_holds_it_until_the_policy_begins(g1_file, monkeypatch):
+def test_a_gantry_holds_it_until_the_policy_begins(g1_file):
     """Nothing but the default pose falls within three seconds; hung up it does not, and is let go when the policy begins."""
     held = MujocoRobot(ROBOT)
     held.reset(held=True)
@@ -108,20 +115,29 @@ def test_a_gantry_holds_it_until_the_policy_begins(g1_file, monkeypatch):
         held.write(DEFAULT, STIFFNESS, DAMPING)
     np.testing.assert_array_equal(held.data.qpos[:7], base)
     assert np.abs(held.data.qpos[7:] - joints).max() > 1e-4, "its joints move"
-    held.release()
+    held.begin()
     assert held.torques == [], "of the policy alone"
     for _ in range(5 * 500):
         held.write(DEFAULT, STIFFNESS, DAMPING)
     assert held.fallen
 
-    seen = []
-    monkeypatch.setattr(
-        "flashsac.deploy.deployment.report.summarise", lambda episode, torques: seen.append(episode) or {}
-    )
-    deploy(g1_file, DeployOptions(seconds=0.1, stand=4.0, world=World(pushes=True, push_every=1.0)))
-    assert seen[0].stopped is None
-    assert seen[0].moments[0].sensors.time == pytest.approx(4.0)
-    assert np.abs(seen[0].moments[0].sensors.linear_velocity).max() < 1e-9
+    begun = []
+
+    class Seen(MujocoRobot):
+        def begin(self) -> None:
+            begun.append(self.truth())
+            super().begin()
+
+    class Seeing(MujocoBackend):
+        def open(self, robot, safety, seed, hear_remote) -> Seen:
+            return Seen(robot, self.world, seed=seed)
+
+    pushed = World(pushes=True, push_every=1.0)
+    (row,) = deploy(g1_file, DeployOptions(seconds=0.1, stand=4.0), backend=Seeing(world=pushed))
+    assert row["stopped"] is None
+    (first,) = begun
+    assert first.time == pytest.approx(4.0)
+    assert np.abs(first.linear_velocity).max() < 1e-9
 
 
 def test_stops_when_it_tips_over_in_mujoco():
@@ -166,7 +182,7 @@ def test_torques_of_every_motor_step_are_reported():
     for step in range(10):
         robot.write(DEFAULT + (1.0 if step == 0 else 0.0), STIFFNESS, DAMPING)
     robot.damp()
-    row = report.summarise(Episode(), Torques(np.array(robot.torques), robot.torque_limits))
+    row = report.summarise(Episode(), robot.episode_torques())
     assert row["torque_max"] == pytest.approx(75.0)  # 75 Nm/rad in the hips and knees, whose motors have more
     # Shoulders and elbows have 25 Nm, waist roll and pitch 50; all have 75 Nm/rad.
     assert row["saturated"] == pytest.approx((8 + 2) / (10 * 29))
@@ -174,15 +190,12 @@ def test_torques_of_every_motor_step_are_reported():
     assert robot.torques == []
 
 
-def test_the_report_knows_better_than_late_sensors(g1_file, monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        "flashsac.deploy.deployment.report.summarise", lambda episode, torques: seen.append(episode) or {}
-    )
-    deploy(g1_file, DeployOptions(seconds=0.2, world=World(observation_delay=1.0), safety=SafetyLimits(tilt=3.1)))
-    first, *_, last = [moment.sensors for moment in seen[0].moments]
-    assert last.time == pytest.approx(first.time + 0.18)
-    assert np.abs(last.position - first.position).max() > 0.01, "all that the policy felt was the first pose"
+def test_the_log_knows_better_than_late_sensors(g1_file, tmp_path):
+    log, anywhere = tmp_path / "log.csv", SafetyLimits(tilt=3.1)
+    deploy(g1_file, DeployOptions(seconds=0.2, world=World(observation_delay=1.0), safety=anywhere, log=str(log)))
+    positions = logged(log, *(f"position.{joint.name}" for joint in ROBOT.joints))
+    assert len(positions) == 10
+    assert np.abs(positions[-1] - positions[0]).max() > 0.01, "all that the policy felt was the first pose"
 
 
 def test_delays_pushes_and_friction():
@@ -216,10 +229,11 @@ def test_a_slower_motor_rate_is_simulated_in_small_steps():
 
 def test_bad_requests(g1_file, tmp_path):
     for options, complaint in (
-        (DeployOptions(episodes=0), "above zero"),
-        (DeployOptions(seconds=float("nan")), "above zero"),
+        (DeployOptions(episodes=0), "--episodes must be at least 1, not 0"),
+        (DeployOptions(seconds=float("nan")), "--seconds must be above 0, not nan"),
         (DeployOptions(world=World(scene="moon")), "no scene moon"),
         (DeployOptions(robot="unitree"), "does not measure"),
+        (DeployOptions(robot="walker"), "--robot must be one of mujoco, unitree, not 'walker'"),
     ):
         with pytest.raises(FlashSACError, match=complaint):
             deploy(g1_file, options)
@@ -233,15 +247,8 @@ def test_bad_requests(g1_file, tmp_path):
     assert OnnxPolicy(g1_file).robot() == ROBOT
 
 
-def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
-    robot = MujocoRobot(ROBOT)
-    monkeypatch.setattr("flashsac.deploy.deployment._unitree", lambda *_: robot)
-    monkeypatch.setattr("flashsac.deploy.deployment.check_blind", lambda described: None)  # this one feels its velocity
-    seen = []
-    monkeypatch.setattr(
-        "flashsac.deploy.deployment.report.summarise", lambda episode, torques: seen.append(episode) or {}
-    )
-    anywhere = SafetyLimits(tilt=3.1)
+def test_a_real_robot_stands_unless_told_to_walk(g1_file, tmp_path, monkeypatch):
+    told = []
     ours, terminal = pty.openpty()
     with os.fdopen(terminal) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -253,39 +260,49 @@ def test_a_real_robot_stands_unless_told_to_walk(g1_file, monkeypatch):
 
         threading.Thread(target=press_enter, daemon=True).start()
         for command in (None, (0.2, 0.0, 0.0)):
-            deploy(g1_file, DeployOptions(robot="unitree", command=command, seconds=0.1, stand=0.0, safety=anywhere))
+            options = DeployOptions(
+                robot="unitree",
+                command=command,
+                seconds=0.1,
+                stand=0.0,
+                log=str(tmp_path / "log.csv"),
+                safety=SafetyLimits(tilt=3.1),
+            )
+            deploy(g1_file, options, backend=SimulatedUnitree())
+            told.append(logged(tmp_path / "log.csv", "command.x")[0, 0])
         done.set()
-    assert [float(episode.moments[0].command[0]) for episode in seen] == [0.0, 0.2]
+    assert told == [0.0, 0.2]
 
 
-def test_a_real_robot_follows_its_remote(g1_file, monkeypatch, capsys):
-    ready, done, seen = threading.Event(), threading.Event(), []
+def test_a_real_robot_follows_its_remote(g1_file, tmp_path, capsys):
+    ready, done = threading.Event(), threading.Event()
 
-    def unitree(described, options, sticks) -> MujocoRobot:
-        def tell() -> None:
-            ready.wait(60)
-            for message in (remote(0), remote(A), *itertools.repeat(remote(0, ly=0.5), 1000)):
-                if done.wait(0.02):
-                    return
-                sticks.hear(message)
+    class Announced(Sticks):
+        def listen(self) -> None:
+            super().listen()
+            ready.set()
 
-        listen = sticks.listen
-        monkeypatch.setattr(sticks, "listen", lambda: listen() or ready.set())
-        threading.Thread(target=tell, daemon=True).start()
-        return MujocoRobot(ROBOT)
+    class WithRemote(SimulatedUnitree):
+        def open(self, robot, safety, seed, hear_remote):
+            def tell() -> None:
+                ready.wait(60)
+                for message in (remote(0), remote(A), *itertools.repeat(remote(0, ly=0.5), 1000)):
+                    if done.wait(0.02):
+                        return
+                    hear_remote(message)
 
-    monkeypatch.setattr("flashsac.deploy.deployment._unitree", unitree)
-    monkeypatch.setattr("flashsac.deploy.deployment.check_blind", lambda described: None)
-    monkeypatch.setattr(
-        "flashsac.deploy.deployment.report.summarise", lambda episode, torques: seen.append(episode) or {}
-    )
+            threading.Thread(target=tell, daemon=True).start()
+            return super().open(robot, safety, seed, hear_remote)
+
+    log = tmp_path / "log.csv"
     patient = SafetyLimits(tilt=3.1, command_zero=5.0, command_stop=9.0, late=10.0)  # a busy machine lets threads wait
+    options = DeployOptions(robot="unitree", commands="remote", seconds=0.5, stand=0.0, safety=patient, log=str(log))
     try:
-        deploy(g1_file, DeployOptions(robot="unitree", commands="remote", seconds=0.5, stand=0.0, safety=patient))
+        deploy(g1_file, options, backend=WithRemote(), commands=Announced(ROBOT.command_range))
     finally:
         done.set()
     assert "holds its default pose until A is pressed on the remote" in capsys.readouterr().out
-    commands = [float(moment.command[0]) for moment in seen[0].moments]
+    commands = logged(log, "command.x")[:, 0].tolist()
     assert len(commands) == 25
     assert {0.0, 0.5 * ROBOT.command_range[0][1]} >= set(commands)
     assert commands[-1] == 0.5 * ROBOT.command_range[0][1]
@@ -294,9 +311,9 @@ def test_a_real_robot_follows_its_remote(g1_file, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(stand=-1.0), "--stand must be zero or more"),
+        (dict(stand=-1.0), "--stand must be at least 0, not -1"),
         (dict(command=(np.nan, 0.0, 0.0)), "--command takes three numbers"),
-        (dict(noise=-1.0), "--noise must be zero or more"),
+        (dict(noise=-1.0), "--noise must be at least 0, not -1"),
         (dict(video="walk.xyz"), "videos are mp4"),
         (dict(report="/proc/no.json"), "--report /proc/no.json cannot be written"),
         (dict(log="/"), "--log / cannot be written .Is a directory"),
@@ -315,9 +332,9 @@ def test_what_cannot_be_done_is_refused(options, message):
 @pytest.mark.parametrize(
     ("world", "message"),
     [
-        (dict(friction=0.0), "--friction must be a number above zero"),
-        (dict(spread=-0.1), "--spread must be a number of zero or more"),
-        (dict(action_delay=np.nan), "--action-delay must be"),
+        (dict(friction=0.0), "--friction must be above 0, not 0"),
+        (dict(spread=-0.1), "--spread must be at least 0, not -0.1"),
+        (dict(action_delay=np.nan), "--action-delay must be at least 0, not nan"),
         (dict(push_speed=3.0), "add --pushes"),
     ],
 )
@@ -365,30 +382,26 @@ def test_the_report_outlives_whoever_reads_the_lines(g1_file, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["report.json"]
 
 
-@pytest.fixture
-def dead_source(monkeypatch):
-    """Standard input that has come to its end, and is known to have."""
-
-    def make(*_: object) -> Stream:
-        stream = Stream(os.open(os.devnull, os.O_RDONLY))
-        while stream.read(0.0) is None:
-            time.sleep(0.01)
-        return stream
-
-    monkeypatch.setattr("flashsac.deploy.deployment.make_commands", make)
+def dead_source() -> Pipe:
+    """A pipe that has come to its end, and is known to have."""
+    stream = Pipe(os.open(os.devnull, os.O_RDONLY))
+    while stream.read(0.0) is None:
+        time.sleep(0.01)
+    return stream
 
 
-def test_a_dead_source_touches_no_robot(g1_file, monkeypatch, dead_source):
-    monkeypatch.setattr("flashsac.deploy.deployment.check_blind", lambda described: None)
-    monkeypatch.setattr(
-        "flashsac.deploy.deployment._unitree", lambda described, options: pytest.fail("it was taken over")
-    )
+def test_a_dead_source_touches_no_robot(g1_file):
+    class Untouched(SimulatedUnitree):
+        def open(self, robot, safety, seed, hear_remote):
+            pytest.fail("it was taken over")
+
+    options = DeployOptions(robot="unitree", commands="stdin")
     with pytest.raises(FlashSACError, match="source of commands ended. The robot was not touched"):
-        deploy(g1_file, DeployOptions(robot="unitree", commands="stdin"))
+        deploy(g1_file, options, backend=Untouched(), commands=dead_source())
 
 
-def test_a_dead_source_ends_all_episodes(g1_file, dead_source):
-    (row,) = deploy(g1_file, DeployOptions(commands="stdin", episodes=3))
+def test_a_dead_source_ends_all_episodes(g1_file):
+    (row,) = deploy(g1_file, DeployOptions(commands="stdin", episodes=3), commands=dead_source())
     assert row["stopped"] == "the source of commands ended"
 
 

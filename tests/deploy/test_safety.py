@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from flashsac.deploy.commands import Command, Fixed
+from flashsac.deploy.commands.base import Command
+from flashsac.deploy.commands.fixed import Fixed
 from flashsac.deploy.interface import Sensors, gravity_in_base
 from flashsac.deploy.loop import Episode, Loop
 from flashsac.deploy.mujoco_robot import pd_torque
@@ -130,16 +131,18 @@ def test_commands_are_limited_and_grow_old():
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0, -1.0])
 def test_limits_that_would_never_stop_anything(value):
     for name in ("tilt", "torque", "command_stop"):
-        with pytest.raises(FlashSACError, match=f"--{name.replace('_', '-')} must be a number above zero"):
+        with pytest.raises(
+            FlashSACError, match=rf"--{name.replace('_', '-')} must (be above 0|lie in \(0).*, not {value:g}"
+        ):
             SafetyLimits(**{name: value})
 
 
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"tilt": 60.0}, "--tilt 60: the most is 3.142 rad"),  # degrees
-        ({"torque": 50.0}, "--torque 50: the most is 1 of the motor's"),  # percent
-        ({"speed": 1.1}, "--speed 1.1: the most is 1 of the motor's"),
+        ({"tilt": 60.0}, "--tilt must lie in (0, 3.14159], not 60"),  # degrees
+        ({"torque": 50.0}, "--torque must lie in (0, 1], not 50"),  # percent
+        ({"speed": 1.1}, "--speed must lie in (0, 1], not 1.1"),
         ({"command_zero": 2.0}, "--command-zero must not be longer than --command-stop"),
     ],
 )

@@ -11,12 +11,12 @@ import time
 import numpy as np
 import pytest
 
-from flashsac.deploy.commands import Fixed
-from flashsac.deploy.deployment import DeployOptions, _unitree
+from flashsac.deploy.backends import UnitreeBackend
+from flashsac.deploy.commands.fixed import Fixed
+from flashsac.deploy.commands.remote import L2, A, Sticks
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
 from flashsac.deploy.unitree import UnitreeRobot
-from flashsac.deploy.unitree_remote import L2, A, Sticks
 from flashsac.errors import FlashSACError
 from flashsac.robots.playground import G1_JOYSTICK
 from tests.deploy.fake_robots import BLIND_G1, FakeG1, Puppet, install, remote
@@ -64,7 +64,8 @@ def test_stands_up_follows_and_damps(fake):
 
 
 def test_a_dry_run_only_listens(fake):
-    robot = _unitree(BLIND_G1, DeployOptions(robot="unitree", dry_run=True))
+    sticks = Sticks(BLIND_G1.command_range)
+    robot = UnitreeBackend(dry_run=True).open(BLIND_G1, SafetyLimits(), 0, sticks.hear_remote)
     asked = []
     episode = loop(robot, lambda obs: asked.append(obs["actor"]) or np.ones(29)).run(0.6, damp=0.1)
     robot.close()
@@ -174,7 +175,7 @@ def test_the_sticks_of_the_remote(fake):
     """The policy begins with A and not before; then it is told where the sticks point."""
     sticks = Sticks(BLIND_G1.command_range)
     fake.keys = A  # still held from whatever it was pressed for
-    robot = UnitreeRobot(BLIND_G1, watchdog=0.5, sticks=sticks)
+    robot = UnitreeRobot(BLIND_G1, watchdog=0.5, hear_remote=sticks.hear_remote)
     seen: list[np.ndarray] = []
     asked: list[int] = []
 
@@ -191,7 +192,7 @@ def test_the_sticks_of_the_remote(fake):
 
     threading.Thread(target=press_and_push, daemon=True).start()
     safety = Safety(BLIND_G1, SafetyLimits(state_age=0.5, command_zero=0.5))
-    episode = Loop(BLIND_G1, policy, robot, sticks, safety, ready=sticks.listen).run(1.0, damp=0.1)
+    episode = Loop(BLIND_G1, policy, robot, sticks, safety).run(1.0, damp=0.1)
     robot.close()
     assert episode.stopped is None
     assert asked == [0], "it waited for A"
@@ -214,18 +215,18 @@ def test_the_sticks_of_the_remote(fake):
 )
 def test_what_begins(messages, begins):
     sticks = Sticks(BLIND_G1.command_range)
-    sticks.hear(remote(0))
-    sticks.hear(remote(A))
+    sticks.hear_remote(remote(0))
+    sticks.hear_remote(remote(A))
     sticks.listen()
     for message in messages:
-        sticks.hear(message)
+        sticks.hear_remote(message)
     assert (sticks.read(0.0) is not None) == begins
 
 
 def test_what_the_sticks_say():
     sticks = Sticks(((-1.0, 2.0), (-0.5, 0.5), (-1.5, 1.5)))
-    sticks.hear(remote(0))
-    sticks.hear(remote(A))
+    sticks.hear_remote(remote(0))
+    sticks.hear_remote(remote(A))
     said = {
         (0.0, 0.0, 0.0, 0.5): (1.0, 0, 0),  # half-way up: half of 2 m/s
         (0.0, 0.0, 0.0, -0.5): (-0.5, 0, 0),  # and back, half of 1 m/s
@@ -235,11 +236,11 @@ def test_what_the_sticks_say():
         (0.0, 0.0, 0.0, 3.0): (2.0, 0, 0),
     }
     for pushed, velocity in said.items():
-        sticks.hear(remote(0, *pushed))
+        sticks.hear_remote(remote(0, *pushed))
         np.testing.assert_allclose(sticks.read(0.0).velocity, velocity, atol=1e-6)
     for nothing in ([0] * 40, remote(0, ly=float("nan"))):
         time.sleep(0.05)
-        sticks.hear(nothing)
+        sticks.hear_remote(nothing)
     heard = sticks.read(0.0)
     assert heard.age > 0.1, "a remote that is switched off says nothing, and its last word grows old"
     np.testing.assert_allclose(heard.velocity, (2.0, 0, 0))

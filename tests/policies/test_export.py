@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from flashsac.cli.export import main
-from flashsac.deploy.commands import Fixed
+from flashsac.deploy.commands.fixed import Fixed
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.onnx_policy import KEY, OnnxPolicy
 from flashsac.deploy.safety import Safety

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 from typing import Annotated
 
 import tyro
 
 from flashsac.cli.parsing import parse
 from flashsac.deploy import report
-from flashsac.deploy.deployment import SIGNALS, DeployOptions, deploy, exit_code, interrupt
+from flashsac.deploy.deployment import DeployOptions, deploy, exit_code
 from flashsac.deploy.onnx_policy import OnnxPolicy
+from flashsac.deploy.signals import stop_on_signals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +31,7 @@ def main(arguments: list[str]) -> int:
     if options.describe:
         print(report.describe(OnnxPolicy(path).info))
         return 0
-    for name in SIGNALS:
-        signal.signal(name, interrupt)
-    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # Ctrl-Z: a loop that stands still cannot catch a robot that falls
+    stop_on_signals()
     rows = deploy(path, options)  # files first: whoever reads the lines below may be gone
     print(report.table(rows))
     for written in (options.report, options.log, options.video):

@@ -1,64 +1,63 @@
-"""An exported policy on a robot. Needs onnxruntime and NumPy, never torch."""
+"""Run an exported policy on a robot. Needs onnxruntime and NumPy, never torch."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import signal
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from flashsac.deploy import report
-from flashsac.deploy.commands import AfterEnter, make_commands
+from flashsac.deploy.backends import BACKENDS, Backend
+from flashsac.deploy.commands.base import Commands
+from flashsac.deploy.commands.make import make_commands
 from flashsac.deploy.interface import RobotInterface
-from flashsac.deploy.loop import BY_HAND, Loop
-from flashsac.deploy.mujoco_robot import MujocoRobot, World
-from flashsac.deploy.observation import Observer, check_blind
+from flashsac.deploy.loop import BY_HAND, Episode, Loop
+from flashsac.deploy.mujoco_robot import World
+from flashsac.deploy.observation import Observer
 from flashsac.deploy.onnx_policy import OnnxPolicy
-from flashsac.deploy.report import Torques
+from flashsac.deploy.report import Outputs
 from flashsac.deploy.safety import Safety, SafetyLimits
-from flashsac.deploy.unitree_remote import Sticks
 from flashsac.errors import FlashSACError
+from flashsac.robots.description import Robot
 from flashsac.system.files import check_writable
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""Each of them stops the robot. A lost connection to its terminal is SIGHUP."""
-REMOTE = "remote"
+from flashsac.system.limits import Above, AtLeast, check_limits, flag
 
 
 @dataclasses.dataclass(frozen=True)
 class DeployOptions:
     """Run an exported policy at a fixed rate, with every safety limit on, and report how it went."""
 
-    robot: Literal["mujoco", "unitree"] = "mujoco"
+    robot: Literal[tuple(BACKENDS)] = "mujoco"  # type: ignore[valid-type]
     """Plain MuJoCo, or a Unitree G1 by its SDK (never run on hardware yet)."""
     command: tuple[float, float, float] | None = None
-    """Velocity to follow: forwards, sideways (m/s), turning (rad/s) (default: 0.5 0 0 in MuJoCo; zero for a real robot)."""
+    """Velocity to follow: forwards, sideways (m/s), turning (rad/s).
+    Default: 0.5 0 0 in MuJoCo, zero for a real robot."""
     commands: str | None = None
-    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), lines `vx vy yaw` of a process: stdin, udp:PORT, or the sticks of the real
-    robot's remote: remote."""
+    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), stdin or udp:PORT (lines `vx vy yaw` of another process),
+    or remote (the sticks of the real robot's remote)."""
     keyboard: bool = False
     """Instead: keys of this terminal."""
-    seconds: float = 20.0
+    seconds: Annotated[float, Above(0)] = 20.0
     """Length of an episode under the policy."""
-    episodes: int = 1
-    """How many (in MuJoCo)."""
+    episodes: Annotated[int, AtLeast(1)] = 1
+    """Number of episodes (in MuJoCo)."""
     real_time: bool = False
-    """Keep to the clock; always so with a real robot, a process that sends commands, keys."""
-    stand: float | None = None
+    """Keep to the clock. A real robot, another process that sends commands, and keys always do."""
+    stand: Annotated[float | None, AtLeast(0)] = None
     """Seconds to go to the default pose in before the policy begins (default: 3 on a real robot, 0 in MuJoCo)."""
-    noise: float = 0.0
-    """Sensor noise, as a part of what the policy was trained with."""
-    seed: int = 0
-    """Of noise, pushes and first poses."""
+    noise: Annotated[float, AtLeast(0)] = 0.0
+    """Sensor noise, as a share of the noise that the policy was trained with (in MuJoCo)."""
+    seed: Annotated[int, AtLeast(0)] = 0
+    """Seed of noise, pushes and first poses."""
     video: str | None = None
     """mp4 of the first episode (in MuJoCo)."""
     report: str | None = None
-    """Where the numbers go, as JSON."""
+    """JSON file for the numbers of every episode."""
     log: str | None = None
-    """Where every policy step goes, as CSV: command, sensors, the policy's targets and what the limits made of them."""
+    """CSV file for every policy step: command, sensors, the policy's targets, and the targets within the limits."""
     describe: bool = False
     """Print what the file says of its policy and robot, and do nothing else."""
     dry_run: bool = False
@@ -69,195 +68,124 @@ class DeployOptions:
     safety: SafetyLimits = dataclasses.field(default_factory=SafetyLimits)
 
 
+def deploy(
+    path: str | Path, options: DeployOptions, *, backend: Backend | None = None, commands: Commands | None = None
+) -> list[dict[str, Any]]:
+    """Run the episodes; returns one row of numbers per episode, fewer than asked for when interrupted.
+
+    `backend` and `commands` replace those that the options name; the commands are closed in the end."""
+    check_options(options)
+    backend = backend or make_backend(options)
+    policy = OnnxPolicy(path)
+    robot = policy.robot()
+    backend.check(robot)
+    with contextlib.ExitStack() as opened:
+        commands = opened.enter_context(contextlib.closing(commands or _open_commands(options, backend, robot)))
+        # The first call is slow and may fail, so it comes before anything moves.
+        policy({name: np.zeros(shape, np.float32) for name, shape in robot.shapes().items()})
+        outputs = opened.enter_context(contextlib.closing(_open_outputs(path, policy, robot, options)))
+        if backend.moves_hardware and (first := commands.read(0.0)) and first.ended:
+            raise FlashSACError(f"{first.ended}. The robot was not touched.")
+        interface = backend.open(robot, options.safety, options.seed, commands.hear_remote)
+        opened.callback(interface.close)
+        rates = f"policy {robot.policy_hz:g} Hz, motors {robot.motor_hz:g} Hz"
+        print(f"{policy.info.task}, step {policy.info.step}: {robot.name} ({options.robot}), {rates}", flush=True)
+        if begins := commands.begins_when:
+            print(f"{backend.waiting} {begins}", flush=True)
+        for number, episode in enumerate(_episodes(policy, backend, interface, commands, options), 1):
+            outputs.add(episode, interface.episode_torques())
+            if backend.episodes > 1:
+                print(f"episode {number} of {backend.episodes}: {episode.stopped or 'to its end'}", flush=True)
+        interface.finish()
+    return outputs.rows
+
+
+def _episodes(
+    policy: OnnxPolicy, backend: Backend, interface: RobotInterface, commands: Commands, options: DeployOptions
+) -> Iterator[Episode]:
+    """One episode after the other, until the operator stops one or the source of commands is dead."""
+    robot = policy.robot()
+    real_time = backend.real or commands.needs_real_time or options.real_time
+    for number in range(backend.episodes):
+        loop = Loop(
+            robot,
+            policy,
+            interface,
+            commands,
+            Safety(robot, options.safety),
+            observer=Observer(robot, noise=backend.noise, seed=options.seed + number),
+            real_time=real_time,
+            stand=backend.stand_seconds if options.stand is None else options.stand,
+            late=backend.allowed_delay(options.safety),
+        )
+        interface.start_episode()
+        episode = loop.run(options.seconds, damp=1.0 if real_time else 0.0)
+        yield episode
+        last = commands.read(0.0)
+        if episode.stopped == BY_HAND or (last and last.age > options.safety.command_stop):
+            return
+
+
 def exit_code(rows: list[dict[str, Any]]) -> int:
     """For scripts: 0 if every episode came to its end, 130 after Ctrl-C or another signal, else 3."""
     stopped = [row["stopped"] for row in rows if row["stopped"]]
     return 0 if not stopped else 130 if BY_HAND in stopped else 3
 
 
-def deploy(path: str | Path, options: DeployOptions) -> list[dict[str, Any]]:
-    """One row of numbers for each episode; fewer than asked for when interrupted."""
-    _check(options)
-    policy = OnnxPolicy(path)
-    described = policy.robot()
-    real = options.robot == "unitree"
-    moves = real and not options.dry_run
-    if real:
-        check_blind(described)
-    fixed = options.command or ((0.0, 0.0, 0.0) if real else (0.5, 0.0, 0.0))
-    if any(not low <= wanted <= high for wanted, (low, high) in zip(fixed, described.command_range, strict=True)):
-        ranges = ", ".join(f"{low:g} to {high:g}" for low, high in described.command_range)
-        print(f"note: commands are cut to what the policy was trained on: {ranges}", flush=True)
-    rows: list[dict[str, Any]] = []
-    with contextlib.ExitStack() as opened:
-        sticks = Sticks(described.command_range) if options.commands == REMOTE else None
-        commands = sticks or make_commands(options.commands, fixed, options.keyboard, described.command_range, moves)
-        opened.callback(commands.close)
-        # The first call is slow, and may fail: before anything moves.
-        policy({name: np.zeros(shape, np.float32) for name, shape in described.shapes().items()})
-        log = report.Log(Path(options.log), [joint.name for joint in described.joints]) if options.log else None
-        if log:
-            opened.callback(log.close)
-        if moves and (first := commands.read(0.0)) and first.ended:
-            raise FlashSACError(f"{first.ended}. The robot was not touched.")
-        simulated = None if real else _simulated(described, options)
-        interface: RobotInterface = simulated or _unitree(described, options, sticks)
-        opened.callback(interface.close)
-        watch = _Watch(simulated, Path(options.video) if options.video else None)
-        opened.callback(watch.close)
-        real_time = real or commands.needs_real_time or options.real_time
-        rates = f"policy {described.policy_hz:g} Hz, motors {described.motor_hz:g} Hz"
-        print(f"{policy.info.task}, step {policy.info.step}: {described.name} ({options.robot}), {rates}", flush=True)
-        told = commands if isinstance(commands, AfterEnter | Sticks) else None
-        if told or commands.read(0.0) is None:
-            begin = told.begins_when if told else "the first command comes"
-            how = "the robot hangs on a gantry in its default pose until"
-            if real:
-                how = (
-                    "the robot stands up and holds its default pose until"
-                    if moves
-                    else "nothing is sent; the policy is asked when"
-                )
-            print(f"{how} {begin}", flush=True)
-        for number in range(1 if real else options.episodes):
-            loop = Loop(
-                described,
-                policy,
-                interface,
-                commands,
-                Safety(described, options.safety),
-                observer=Observer(described, noise=options.noise, seed=options.seed + number),
-                real_time=real_time,
-                stand=options.stand if options.stand is not None else 3.0 if moves else 0.0,
-                late=options.safety.late if real else np.inf,
-                ready=told.listen if told else lambda: None,
-                begin=watch.begin,
-                watch=watch,
-                truth=simulated.truth if simulated else None,
-            )
-            if simulated:
-                simulated.reset(held=True)  # nobody's default pose stands by itself for long
-            episode = loop.run(options.seconds, damp=1.0 if real_time else 0.0)
-            watch.end()
-            torques = Torques(np.array(simulated.torques), simulated.torque_limits) if simulated else None
-            rows.append(report.summarise(episode, torques))
-            # After each, and before anything is printed: nothing is lost that was measured.
-            if log:
-                log.add(number, episode)
-            if options.report:
-                report.write(Path(options.report), rows, _about(path, policy, options))
-            if options.episodes > 1:
-                print(f"episode {number + 1} of {options.episodes}: {episode.stopped or 'to its end'}", flush=True)
-            last = commands.read(0.0)
-            if episode.stopped == BY_HAND or (last and last.age > options.safety.command_stop):
-                break
-        watch.draw()
-    return rows
-
-
-def _about(path: str | Path, policy: OnnxPolicy, options: DeployOptions) -> dict[str, Any]:
-    info = policy.info
-    named = {"policy": str(path), "sha256": info.sha256, "task": info.task, "step": info.step, "version": info.version}
-    return named | {"options": dataclasses.asdict(options)}
-
-
-class _Watch:
-    """Looks at a simulated robot after every policy step, and films the first episode."""
-
-    def __init__(self, robot: MujocoRobot | None, video: Path | None):
-        self._robot, self._film, self._filming = robot, None, False
-        if robot and video:
-            from flashsac.deploy.film import Film
-
-            self._film = Film(robot, video)
-            self._filming = True
-
-    def begin(self) -> None:
-        if self._robot:
-            self._robot.release()
-
-    def __call__(self) -> str | None:
-        if self._robot is None:
-            return None
-        if self._film and self._filming and not self._robot.held:
-            self._film.frame()
-        return "fall: the base is near the ground" if self._robot.fallen else None
-
-    def end(self) -> None:
-        """Of the first episode, or another."""
-        self._filming = False
-
-    def draw(self) -> None:
-        if self._film:
-            for name in SIGNALS:  # no robot to damp any more: they end the drawing
-                if signal.getsignal(name) in (interrupt, signal.SIG_IGN):
-                    signal.signal(name, signal.default_int_handler)
-            with contextlib.suppress(KeyboardInterrupt):
-                self._film.draw()
-
-    def close(self) -> None:
-        if self._film:
-            self._film.close()
-
-
-def _simulated(described: Any, options: DeployOptions) -> MujocoRobot:
-    if options.video:
-        from flashsac.system.gl import choose_gl_backend
-
-        choose_gl_backend()
-    return MujocoRobot(described, options.world, seed=options.seed)
-
-
-def _unitree(described: Any, options: DeployOptions, sticks: Sticks | None = None) -> RobotInterface:
-    from flashsac.deploy.unitree import UnitreeRobot
-
-    return UnitreeRobot(described, options.network, options.safety, dry=options.dry_run, sticks=sticks)
-
-
-def _check(options: DeployOptions) -> None:
-    """Nothing that was asked for may be left out in silence."""
-    _check_flags(options)
-    for flag, file in (("--report", options.report), ("--video", options.video), ("--log", options.log)):
-        if file:
-            check_writable(flag, Path(file))
-
-
-def _check_flags(options: DeployOptions) -> None:
-    if options.episodes < 1 or not 0 < options.seconds < np.inf:
-        raise FlashSACError("--episodes and --seconds must be above zero.")
-    if options.seed < 0:
-        raise FlashSACError("--seed must be zero or more.")
-    if options.stand is not None and not 0 <= options.stand < np.inf:
-        raise FlashSACError("--stand must be zero or more seconds.")
+def check_options(options: DeployOptions) -> None:
+    """Refuse what cannot be done, before anything is opened. No option may be ignored in silence."""
+    check_limits(options)
+    if options.robot not in BACKENDS:
+        raise FlashSACError(f"--robot must be one of {', '.join(BACKENDS)}, not {options.robot!r}.")
     if options.command and not np.isfinite(options.command).all():
         raise FlashSACError("--command takes three numbers: forwards, sideways (m/s), turning (rad/s).")
-    if not 0 <= options.noise < np.inf:
-        raise FlashSACError("--noise must be zero or more, as a part of the training's.")
     if options.video and Path(options.video).suffix != ".mp4":
         raise FlashSACError(f"--video {options.video}: videos are mp4. Name a file that ends so.")
-    sources = {"--command": options.command, "--commands": options.commands, "--keyboard": options.keyboard or None}
-    if len(given := [flag for flag, value in sources.items() if value is not None]) > 1:
-        raise FlashSACError(f"{' and '.join(given)}: one source of commands at a time.")
-    if options.robot == "mujoco":
-        if options.commands == REMOTE:
-            raise FlashSACError(
-                "--commands remote: a simulated robot has none. Take --keyboard, or add --robot unitree."
-            )
-        if wrong := [flag for flag in ("network", "dry_run") if getattr(options, flag)]:
-            flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in wrong)
-            raise FlashSACError(f"{flags}: for a real robot alone. Leave it away, or add --robot unitree.")
-        return
-    simulated = {"--episodes": options.episodes > 1, "--video": options.video, "--noise": options.noise}
-    usual = dataclasses.asdict(World())
-    simulated |= {
-        f"--{name.replace('_', '-')}": value != usual[name] for name, value in dataclasses.asdict(options.world).items()
-    }
-    if wrong := [flag for flag, asked in simulated.items() if asked]:
-        raise FlashSACError(f"{', '.join(wrong)}: for a simulated robot alone. Leave it away with --robot unitree.")
+    if len(sources := _changed_flags(options, ("command", "commands", "keyboard"))) > 1:
+        raise FlashSACError(f"{' and '.join(sources)}: one source of commands at a time.")
+    backend = BACKENDS[options.robot]
+    if problem := backend.refused_commands.get(options.commands or ""):
+        raise FlashSACError(f"--commands {options.commands}: {problem}")
+    others = [name for other in BACKENDS.values() for name in _own_options(other) if name not in _own_options(backend)]
+    if foreign := _changed_flags(options, others):
+        raise FlashSACError(f"{', '.join(foreign)}: {backend.refusal}")
+    for name in ("report", "video", "log"):
+        if file := getattr(options, name):
+            check_writable(flag(name), Path(file))
 
 
-def interrupt(*_: Any) -> None:
-    """As Ctrl-C does, but only the first of them: a second one must not cut the damping short."""
-    for name in SIGNALS:
-        signal.signal(name, signal.SIG_IGN)
-    raise KeyboardInterrupt
+def make_backend(options: DeployOptions) -> Backend:
+    """The backend of --robot, with the options that it takes."""
+    backend = BACKENDS[options.robot]
+    return backend(**{name: getattr(options, name) for name in _own_options(backend)})
+
+
+def _own_options(backend: type[Backend]) -> list[str]:
+    return [field.name for field in dataclasses.fields(backend)]  # type: ignore[arg-type]
+
+
+def _changed_flags(options: Any, names: Iterable[str]) -> list[str]:
+    """The flags, among those of these fields, that differ from their defaults."""
+    usual, changed = type(options)(), []
+    for name in names:
+        value = getattr(options, name)
+        if dataclasses.is_dataclass(value):
+            changed += _changed_flags(value, [field.name for field in dataclasses.fields(value)])
+        elif value != getattr(usual, name):
+            changed.append(flag(name))
+    return changed
+
+
+def _open_commands(options: DeployOptions, backend: Backend, robot: Robot) -> Commands:
+    fixed = options.command or backend.default_command
+    if any(not low <= wanted <= high for wanted, (low, high) in zip(fixed, robot.command_range, strict=True)):
+        ranges = ", ".join(f"{low:g} to {high:g}" for low, high in robot.command_range)
+        print(f"note: commands are cut to what the policy was trained on: {ranges}", flush=True)
+    return make_commands(options.commands, fixed, options.keyboard, robot.command_range, backend.moves_hardware)
+
+
+def _open_outputs(path: str | Path, policy: OnnxPolicy, robot: Robot, options: DeployOptions) -> Outputs:
+    info = policy.info
+    named = {"policy": str(path), "sha256": info.sha256, "task": info.task, "step": info.step, "version": info.version}
+    about = named | {"options": dataclasses.asdict(options)}
+    return Outputs(about, [joint.name for joint in robot.joints], report=options.report, log=options.log)

@@ -1,4 +1,4 @@
-"""The loop: sensors, safety, policy, motors, at a fixed rate, until the time is up or something says stop."""
+"""The control loop: sensors, safety, policy and motors at a fixed rate, until the time is up or something stops it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from flashsac.deploy.commands import Commands
+from flashsac.deploy.commands.base import Commands
 from flashsac.deploy.interface import RobotInterface, Sensors
 from flashsac.deploy.observation import Observer
 from flashsac.deploy.safety import Safety
@@ -20,39 +20,40 @@ BY_HAND = "by hand"
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """One policy step, for the report."""
+    """One policy step, for report and log. Arrays of joints have shape (joints,)."""
 
     seconds: float
     sensors: Sensors
-    """As things are, where a simulation knows; else as they were felt."""
+    """The true state, where a simulation knows it; else the sensor values."""
     command: np.ndarray
+    """Velocity command that the policy saw, shape (3,)."""
     wanted: np.ndarray
-    """Angles that the policy asked for."""
+    """Joint angles that the policy asked for, rad."""
     target: np.ndarray
-    """What the limits made of them."""
+    """Those angles within the safety limits, rad."""
     inference: float
-    """Seconds that the policy took."""
+    """Time that the policy took, s."""
 
 
 @dataclasses.dataclass
 class Episode:
-    """What happened."""
+    """What happened in one episode."""
 
     seconds: float = 0.0
-    """Under the policy, until the end or the stop."""
+    """Time under the policy, until the end or the stop, s."""
     stopped: str | None = None
-    """Why it ended early."""
+    """Why the episode ended early."""
     unheard: int = 0
-    """Policy steps whose command had grown too old, and was taken for zero."""
+    """Policy steps whose command was too old and became zero."""
     cut: int = 0
     """Policy steps whose command lay beyond what the policy was trained on."""
     moments: list[Moment] = dataclasses.field(default_factory=list)
     late: list[float] = dataclasses.field(default_factory=list)
-    """By how much each motor step began too late, s; empty where nothing ran in real time."""
+    """Delay of each motor step, s; empty unless the loop ran in real time."""
 
 
 class Pace:
-    """Begins every step on time, if the last one was done by then."""
+    """Lets every motor step begin on time, if the last one was done by then."""
 
     def __init__(self, period: float, real_time: bool):
         self._period, self._real_time = period, real_time
@@ -70,12 +71,12 @@ class Pace:
         late = time.perf_counter() - self._next
         self.late.append(late)
         if late > self._period:
-            self._next += late  # missed steps are lost; catching up would send them in a burst
+            self._next += late  # missed steps are lost: catching up would send them in a burst
             self._lost.append((self._next, late))
 
     @property
     def lost(self) -> float:
-        """Seconds of the last one."""
+        """Time that the loop lost within the last second, s."""
         while self._lost and self._lost[0][0] < time.perf_counter() - 1.0:
             self._lost.popleft()
         return sum(late for _, late in self._lost)
@@ -96,43 +97,36 @@ class Loop:
         real_time: bool = True,
         stand: float = 0.0,
         late: float = np.inf,
-        ready: Callable[[], None] = lambda: None,
-        begin: Callable[[], None] = lambda: None,
-        watch: Callable[[], str | None] = lambda: None,
-        truth: Callable[[], Sensors] | None = None,
     ):
-        """`stand`: seconds to reach the default pose in. `late`: seconds of the last one that may be lost. `ready`: called when
-        it stands, `begin` before the policy's first step, `watch` after every step; what that returns ends the episode. `truth`:
-        for the report, where the robot knows better than its sensors."""
+        """`stand`: seconds to reach the default pose in. `late`: seconds of the last second that the loop may lose."""
         self.robot, self.interface, self.commands, self.safety = robot, interface, commands, safety
         self._policy, self._observer = policy, observer or Observer(robot)
-        self._real_time, self._stand, self._watch, self._truth = real_time, stand, watch, truth
-        self._ready, self._begin, self._late = ready, begin, late
+        self._real_time, self._stand, self._late = real_time, stand, late
         self._default = np.array([joint.default for joint in robot.joints])
         self._scale = np.array(robot.action_scale)
         self._stiffness = np.array([joint.stiffness for joint in robot.joints])
         self._damping = np.array([joint.damping for joint in robot.joints])
 
     def run(self, seconds: float, *, damp: float = 1.0) -> Episode:
-        """Stand up, follow commands for `seconds`, and in the end, however it comes, damp for `damp` seconds."""
+        """Stand up, follow commands for `seconds`, then damp for `damp` seconds, however the episode ended."""
         episode = Episode()
         pace = Pace(1.0 / self.robot.motor_hz, self._real_time)
         try:
             episode.stopped = self._follow(episode, seconds, pace)
         except KeyboardInterrupt:
             episode.stopped = BY_HAND
-        finally:  # errors too
+        finally:  # after an error too
             episode.late = pace.late.copy()
             for _ in range(max(1, round(damp * self.robot.motor_hz))):
                 try:
                     self.interface.damp()
                     pace.wait()
-                except KeyboardInterrupt:  # somebody saw it fall, and what happened must not be lost for that
+                except KeyboardInterrupt:  # a second Ctrl-C must neither lose the episode nor cut the damping short
                     episode.stopped = episode.stopped or BY_HAND
         return episode
 
     def _follow(self, episode: Episode, seconds: float, pace: Pace) -> str | None:
-        """Returns why it stopped, if it did."""
+        """Run the episode; returns why it stopped early, or None."""
         motor_steps = round(self.robot.motor_hz / self.robot.policy_hz)
         period = 1.0 / self.robot.policy_hz
         sensors = self.interface.read()
@@ -148,14 +142,14 @@ class Loop:
                     standing = min(step * period / self._stand, 1.0) if self._stand else 1.0
                     if standing == 1.0 and not stands:
                         stands = True
-                        self._ready()
+                        self.commands.listen()
                         command = self.commands.read(episode.seconds)
                     if standing < 1.0 or command is None:
-                        # Nobody has sent a command yet: hold the pose and wait for the first.
+                        # No command has come yet: hold the default pose and wait for the first.
                         target = self.safety.target(first + standing * (self._default - first), sensors)
                     else:
                         if not episode.moments:
-                            self._begin()
+                            self.interface.begin()
                         shown = self.safety.command(command)
                         if command.age > self.safety.limits.command_zero:
                             episode.unheard += 1
@@ -167,7 +161,7 @@ class Loop:
                 if self.safety.reason is None:
                     self.interface.write(self.safety.within_torque(target, sensors), self._stiffness, self._damping)
                     pace.wait()
-            if reason := self._watch() or self.safety.reason:
+            if reason := self.interface.watch() or self.safety.reason:
                 return reason
             if (lost := pace.lost) > self._late:
                 return (
@@ -182,6 +176,6 @@ class Loop:
         self._observer.note(action)
         wanted = self._default + self._scale * action
         target = self.safety.target(wanted, sensors)
-        known = self._truth() if self._truth else sensors
-        episode.moments.append(Moment(episode.seconds, known, command, wanted, target, took))
+        true = self.interface.truth() or sensors
+        episode.moments.append(Moment(episode.seconds, true, command, wanted, target, took))
         return target

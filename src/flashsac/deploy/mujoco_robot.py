@@ -1,4 +1,4 @@
-"""A robot in plain MuJoCo: the same motors and clock as the real one, other physics than in training (sim-to-sim)."""
+"""A robot in plain MuJoCo (sim-to-sim): motors and clock of the real robot, but other physics than in training."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import collections
 import dataclasses
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from flashsac.deploy.interface import Sensors
+from flashsac.deploy.interface import RobotInterface, Sensors, Torques
 from flashsac.deploy.safety import joint_limits, stop_damping
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.robots.description import Robot
+from flashsac.system.limits import Above, AtLeast, check_limits
 
 LONGEST_STEP = 0.002
 """Seconds; a longer motor period is simulated in several steps."""
@@ -21,16 +22,16 @@ LONGEST_STEP = 0.002
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """Where a robot's simulation lies, and what is what in it."""
+    """The MuJoCo files of a robot, and the names that matter in them."""
 
     package: str
-    """Python package with the files."""
+    """Python package that holds the files."""
     scenes: dict[str, str]
-    """Files in it, by name; the first is the default."""
+    """Files in the package, by the name of the scene; the first is the default."""
     imu: str
-    """Site of the inertial sensor, whose frame is the base's."""
+    """Site of the inertial sensor; its frame is the frame of the base."""
     fallen: float
-    """It has fallen when the base is below this, m."""
+    """The robot has fallen when the base is lower than this, m."""
 
 
 MODELS = {
@@ -44,46 +45,39 @@ MODELS = {
         fallen=0.4,
     )
 }
-"""By the robot's name. menagerie: the maker's full model; playground: what Playground trains on (feet alone touch)."""
+"""Models by the robot's name. menagerie: the full model; playground: Playground's model, where only feet collide."""
 
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """What is different from the ideal world."""
+    """What makes the simulated world differ from an ideal one."""
 
     scene: str | None = None
     """menagerie, playground, or a MuJoCo file with joints of the same names (default: menagerie)."""
-    action_delay: float = 0.0
+    action_delay: Annotated[float, AtLeast(0)] = 0.0
     """Seconds until the motors get a target."""
-    observation_delay: float = 0.0
-    """Seconds until the policy gets what was felt."""
-    friction: float = 1.0
+    observation_delay: Annotated[float, AtLeast(0)] = 0.0
+    """Seconds until the policy gets the sensor values."""
+    friction: Annotated[float, Above(0)] = 1.0
     """Factor on the sliding friction of everything."""
-    spread: float = 0.02
-    """Joints begin up to this far from the default pose, rad."""
+    spread: Annotated[float, AtLeast(0)] = 0.02
+    """Joints start up to this far from the default pose, rad."""
     pushes: bool = False
-    """Push the base now and then."""
-    push_every: float = 5.0
+    """Push the base at random times."""
+    push_every: Annotated[float, Above(0)] = 5.0
     """Seconds between pushes, on average."""
-    push_speed: float = 1.0
+    push_speed: Annotated[float, AtLeast(0)] = 1.0
     """Fastest push: change of the base's horizontal velocity, m/s."""
 
     def __post_init__(self) -> None:
-        """Refuses what no world has."""
-        for name in ("friction", "push_every", "push_speed", "spread", "action_delay", "observation_delay"):
-            value, above = getattr(self, name), name in ("friction", "push_every")
-            if not (value > 0.0 or (value == 0.0 and not above)) or value == np.inf:
-                flag = f"--{name.replace('_', '-')}"
-                raise FlashSACError(
-                    f"{flag} must be a number {'above zero' if above else 'of zero or more'}, not {value}."
-                )
+        check_limits(self)
         usual = {field.name: field.default for field in dataclasses.fields(self)}
         if not self.pushes and (self.push_every, self.push_speed) != (usual["push_every"], usual["push_speed"]):
             raise FlashSACError("--push-every and --push-speed say how to push: add --pushes.")
 
 
-class MujocoRobot:
-    """Time passes with `write` and `damp`, by one motor period each."""
+class MujocoRobot(RobotInterface):
+    """A simulated robot. `write` and `damp` advance its time by one motor period."""
 
     def __init__(self, robot: Robot, world: World | None = None, *, seed: int = 0):
         self.robot, self.world = robot, world or World()
@@ -102,7 +96,7 @@ class MujocoRobot:
         period = 1.0 / robot.motor_hz
         self._substeps = max(1, int(np.ceil(period / LONGEST_STEP - 1e-9)))
         self.model.opt.timestep = period / self._substeps
-        # The motors are ours now: without this the model's own drives and the damping that stands for them would pull too.
+        # We compute the motors' torques, so the model's own actuators and joint damping must not act too.
         self.model.actuator_gainprm[:] = 0.0
         self.model.actuator_biasprm[:] = 0.0
         self.model.dof_damping[self._dq] = 0.0
@@ -112,11 +106,11 @@ class MujocoRobot:
         self._stop_damping = stop_damping(robot)
         self._random = np.random.default_rng(seed)
         self.torques: list[np.ndarray] = []
-        """Of every motor step since the reset, damping left out."""
+        """Torques of every motor step since the policy began, Nm, each of shape (joints,); without damping."""
         self.reset()
 
     def reset(self, *, held: bool = False) -> None:
-        """Default pose or near it, feet on the floor. `held`: by a gantry, its base where it is, until `release`."""
+        """Default pose or near it, feet on the floor. `held`: a gantry holds the base until `begin`."""
         mujoco, data = self._mujoco, self.data
         mujoco.mj_resetData(self.model, data)
         data.qpos[:7] = [0.0, 0.0, 2.0, 1.0, 0.0, 0.0, 0.0]
@@ -132,8 +126,8 @@ class MujocoRobot:
         self._base = data.qpos[:7].copy() if held else None
         self.torques.clear()
 
-    def release(self) -> None:
-        """Of the gantry, if there was one: before the policy begins. Pushes and torques count from here."""
+    def begin(self) -> None:
+        """The gantry lets go. Pushes and torques count from here."""
         if self._base is not None:
             self._base, self._next_push = None, self.now() + self._wait_for_push()
             self.torques.clear()
@@ -142,25 +136,28 @@ class MujocoRobot:
         return float(self.data.time)
 
     def read(self) -> Sensors:
-        # Late, but the newest there is: its time is when it arrives, or the watchdog would call a constant delay a failure.
+        # Stamped with the time of arrival: the watchdog must not take a constant delay for a failure.
         return dataclasses.replace(self._felt[0], time=self.now())
 
     def truth(self) -> Sensors:
-        """Without delay."""
+        """The newest state, without observation delay."""
         return self._felt[-1]
 
     def write(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> None:
         self._targets.append((target, stiffness, damping))
         self.torques.append(self._move(*self._targets[0]))
 
-    def problem(self) -> None:
-        return None
-
     def damp(self) -> None:
         self._move(self.data.qpos[self._q], np.zeros(len(self._q)), self._stop_damping)
 
-    def close(self) -> None:
-        pass
+    def start_episode(self) -> None:
+        self.reset(held=True)  # without the gantry, the default pose falls within seconds
+
+    def watch(self) -> str | None:
+        return "fall: the base is near the ground" if self.fallen else None
+
+    def episode_torques(self) -> Torques:
+        return Torques(np.array(self.torques), self.torque_limits)
 
     @property
     def held(self) -> bool:
@@ -171,20 +168,20 @@ class MujocoRobot:
         return bool(self.data.site_xpos[self._imu][2] < self._known.fallen)
 
     def _move(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> np.ndarray:
-        """One motor period on; returns the motors' last torques."""
+        """Advance by one motor period; returns the last torques, Nm, shape (joints,)."""
         data = self.data
         if self.world.pushes and self._base is None and data.time >= self._next_push:
             angle, speed = self._random.uniform(0, 2 * np.pi), self._random.uniform(0, self.world.push_speed)
             data.qvel[:2] += speed * np.array([np.cos(angle), np.sin(angle)])
             self._next_push = data.time + self._wait_for_push()
-        for _ in range(self._substeps):  # a motor's drive is faster than the orders it gets
+        for _ in range(self._substeps):  # a motor's drive runs faster than the orders it gets
             torque = pd_torque(target, data.qpos[self._q], data.qvel[self._dq], stiffness, damping)
             torque = np.clip(torque, -self.torque_limits, self.torque_limits)
             data.qfrc_applied[self._dq] = torque
             self._mujoco.mj_step(self.model, data)
             if self._base is not None:
                 data.qpos[:7], data.qvel[:6] = self._base, 0.0
-        # mj_step leaves positions of sites a step behind; the sensors must not be.
+        # mj_step leaves the positions of sites one step behind; the sensors must be current.
         self._mujoco.mj_kinematics(self.model, data)
         self._mujoco.mj_comPos(self.model, data)
         self._mujoco.mj_comVel(self.model, data)
@@ -200,7 +197,7 @@ class MujocoRobot:
         return Sensors(float(data.time), quaternion, speed[:3], position, velocity, linear_velocity=speed[3:])
 
     def _clearance(self) -> float:
-        """From the floor up to the lowest piece of the robot."""
+        """Height of the robot's lowest geom above the floor, m."""
         plane = self._mujoco.mjtGeom.mjGEOM_PLANE
         floor = next((g for g in range(self.model.ngeom) if self.model.geom_type[g] == plane), None)
         if floor is None:
@@ -233,7 +230,7 @@ class MujocoRobot:
 def pd_torque(
     target: np.ndarray, q: np.ndarray, dq: np.ndarray, stiffness: np.ndarray, damping: np.ndarray
 ) -> np.ndarray:
-    """What a motor's drive does."""
+    """Torque of a motor's position controller, Nm."""
     return stiffness * (target - q) - damping * dq
 
 

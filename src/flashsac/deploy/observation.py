@@ -1,4 +1,4 @@
-"""The observation, put together as the policy's task did."""
+"""The observation, built as the policy's task built it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flashsac.robots.description import Robot
 
 
 def check_blind(robot: Robot) -> None:
-    """Raises where the policy sees the velocity of the base; for robots that do not measure it."""
+    """Raise an error if the policy observes the velocity of the base; for robots that do not measure it."""
     if any(term.name == "linear_velocity" for term in robot.observation):
         raise FlashSACError(
             "this policy sees the velocity of the base, which this robot does not measure. Train one that does not see it "
@@ -21,7 +21,7 @@ def check_blind(robot: Robot) -> None:
 
 
 class Observer:
-    """Called once a policy step; remembers actions and the phase of the gait."""
+    """Builds the observation once per policy step; remembers past actions and the phase of the gait."""
 
     def __init__(self, robot: Robot, *, noise: float = 0.0, seed: int = 0):
         self.robot, self.noise = robot, noise
@@ -39,12 +39,13 @@ class Observer:
         self._steps = 0
 
     def check(self, sensors: Sensors) -> None:
-        """Raises where the policy would see what this robot does not measure."""
+        """Raise an error if the policy observes what this robot does not measure."""
         if sensors.linear_velocity is None:
             check_blind(self.robot)
 
     def observe(self, sensors: Sensors, command: np.ndarray) -> np.ndarray:
-        # "phase: cosines, then sines"; before the first step, a phase shown late stands still.
+        """The newest observation, shape (obs_dim,), float32."""
+        # Until the first step, a delayed phase stays at its first value.
         steps = max(self._steps - self._delay.get("phase", 0), 0)
         phase = self._first_phase + 2 * np.pi * (self.robot.gait_hz or 0.0) / self.robot.policy_hz * steps
         values = {
@@ -66,7 +67,7 @@ class Observer:
         return np.concatenate(parts).astype(np.float32)
 
     def inputs(self, sensors: Sensors, command: np.ndarray) -> dict[str, np.ndarray]:
-        """All that the policy takes; the first observation stands for those before it, as in training."""
+        """All inputs of the policy. As in training, the first observation also fills the history."""
         newest = self.observe(sensors, command)
         if not self.robot.history:
             return {"actor": newest}
@@ -77,7 +78,7 @@ class Observer:
         return {"actor": newest, "history": past}
 
     def note(self, action: np.ndarray) -> None:
-        """The action that followed; ends the policy step."""
+        """Remember the action, shape (joints,); ends the policy step."""
         self._actions.append(action)
         self._actions.popleft()
         self._steps += 1

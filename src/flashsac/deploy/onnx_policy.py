@@ -1,4 +1,4 @@
-"""An exported policy on the robot's computer: onnxruntime and NumPy, no torch. ONNX holds numbers and operators, never code."""
+"""An exported policy, run by onnxruntime without torch. An ONNX file holds numbers and operators, never code."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from flashsac.robots.description import Robot
 
 FORMAT = 2
 KEY = "flashsac"
-"""Where the file's metadata holds ours, as JSON."""
+"""Key of our JSON in the metadata of the ONNX file."""
 UNSEALED = "0" * 64
-"""Stands for the checksum in the bytes that it is the checksum of."""
+"""Placeholder for the checksum while the checksum is computed."""
 _SEAL = re.compile(rb'"sha256": "([0-9a-f]{64})"')
 
 
 @dataclasses.dataclass(frozen=True)
 class PolicyInfo:
-    """What a file says of its policy."""
+    """What a file says about its policy."""
 
     task: str
     version: str
-    """Of flashsac."""
+    """Version of flashsac that exported it."""
     step: int | None
-    """Of training, where it is known."""
+    """Training step, where it is known."""
     observations: dict[str, list[int]]
-    """Shapes, by the network's input."""
+    """Shapes of the network's inputs, without the batch."""
     action_low: list[float]
     action_high: list[float]
-    """The simulator's bounds, which -1 and 1 stand for."""
+    """The simulator's action bounds; the policy's -1 and 1 stand for them."""
     robot: Robot | None
     format: int = FORMAT
     sha256: str = UNSEALED
-    """Of the file, with zeros in this place."""
+    """Checksum of the file, computed with zeros in this place."""
 
     def to_json(self) -> str:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -61,17 +61,17 @@ class PolicyInfo:
 
 
 def sealed(content: bytes) -> bytes:
-    """A file with its checksum inside, so that what reaches the robot is what was compared with the policy."""
+    """The file with its checksum inside: the robot gets exactly the file that was compared with the policy."""
     return _SEAL.sub(b'"sha256": "%s"' % checksum(content).encode(), content, count=1)
 
 
 def checksum(content: bytes) -> str:
-    """What the seal of a file should say."""
+    """The checksum that the file must hold."""
     return hashlib.sha256(_SEAL.sub(b'"sha256": "%s"' % UNSEALED.encode(), content, count=1)).hexdigest()
 
 
 class OnnxPolicy:
-    """Actions in [-1, 1] from observations; a batch, or one."""
+    """Maps observations to actions in [-1, 1], shape (joints,) or (batch, joints)."""
 
     def __init__(self, path: str | Path, *, threads: int = 1):
         try:
@@ -86,7 +86,7 @@ class OnnxPolicy:
         if not path.is_file():
             raise FlashSACError(f"{path} does not exist. `flashsac export RUN --out {path}` writes one.")
         options = onnxruntime.SessionOptions()
-        # A small network: a second thread would cost more than it computes, and its spinning would disturb the loop.
+        # The network is small: a second thread would cost more than it computes, and would disturb the loop.
         options.intra_op_num_threads = options.inter_op_num_threads = threads
         options.log_severity_level = 3
         try:
@@ -117,7 +117,7 @@ class OnnxPolicy:
         return action[0] if alone else action
 
     def robot(self) -> Robot:
-        """The robot it moves; raises where the file names none, or one this loop cannot serve."""
+        """The robot that the policy moves. Raises an error if the file names none, or one that cannot be deployed."""
         robot = self.info.robot
         if robot is None:
             raise FlashSACError(

@@ -1,10 +1,9 @@
-"""What a deployment was like: falls, how well commands were followed, torques, and whether the loop kept its time."""
+"""Report of a deployment: falls, errors of the velocity, torques, and the timing of the loop."""
 
 from __future__ import annotations
 
 import collections
 import csv
-import dataclasses
 import json
 import math
 from pathlib import Path
@@ -12,23 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from flashsac.deploy.interface import Torques
 from flashsac.deploy.loop import Episode
 from flashsac.deploy.onnx_policy import PolicyInfo
 from flashsac.system.files import write_atomic
 
 
-@dataclasses.dataclass(frozen=True)
-class Torques:
-    """Only a simulated robot tells."""
-
-    given: np.ndarray
-    """Nm, a row for every motor step: within a policy step the first are the largest."""
-    limits: np.ndarray
-    """What the motors have, by joint."""
-
-
 def summarise(episode: Episode, torques: Torques | None = None) -> dict[str, Any]:
-    """One row; None where nothing was measured."""
+    """One row of numbers; None where nothing was measured."""
     row: dict[str, Any] = {"seconds": round(episode.seconds, 3), "stopped": episode.stopped}
     commands = np.array([moment.command for moment in episode.moments]).reshape(-1, 3)
     turned = np.array([moment.sensors.angular_velocity[2] for moment in episode.moments])
@@ -60,7 +50,7 @@ def summarise(episode: Episode, torques: Torques | None = None) -> dict[str, Any
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Means over the episodes; a fall or a stop shortens the seconds."""
+    """Means over the episodes, as text. A fall or a stop shortens the seconds."""
     stops = collections.Counter(row["stopped"] for row in rows if row["stopped"])
     lines = [f"episodes                  {len(rows)}, stopped early {stops.total()}"]
     lines += [f"stopped: {reason}" + (f" ({count} times)" if count > 1 else "") for reason, count in stops.items()]
@@ -98,7 +88,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def describe(info: PolicyInfo) -> str:
-    """What a file says of its policy and robot, to be read before that moves."""
+    """What a file says about its policy and robot, to be read before the robot moves."""
     lines = [
         f"task            {info.task}, step {info.step}, flashsac {info.version}",
         f"sha256          {info.sha256}",
@@ -128,12 +118,34 @@ def describe(info: PolicyInfo) -> str:
     return "\n".join(lines)
 
 
+class Outputs:
+    """The rows of the episodes, written to the report and the log after each episode, so that nothing measured is lost."""
+
+    def __init__(self, about: dict[str, Any], joints: list[str], *, report: str | None, log: str | None):
+        """`about` goes into the report, beside the rows. `report` is a JSON file, `log` a CSV file."""
+        self.rows: list[dict[str, Any]] = []
+        self._about = about
+        self._report = Path(report) if report else None
+        self._log = Log(Path(log), joints) if log else None
+
+    def add(self, episode: Episode, torques: Torques | None) -> None:
+        if self._log:
+            self._log.add(len(self.rows), episode)
+        self.rows.append(summarise(episode, torques))
+        if self._report:
+            write(self._report, self.rows, self._about)
+
+    def close(self) -> None:
+        if self._log:
+            self._log.close()
+
+
 def write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
     write_atomic(path, json.dumps(about | {"episodes": rows}, indent=2) + "\n")
 
 
 class Log:
-    """Every policy step of every episode, as CSV: what was commanded, felt, asked for by the policy, and sent to the motors."""
+    """Every policy step of every episode, as CSV: command, sensors, the policy's targets and the limited targets."""
 
     def __init__(self, path: Path, joints: list[str]):
         self._file = path.open("w", newline="")

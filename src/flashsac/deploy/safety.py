@@ -1,54 +1,50 @@
-"""Between the policy and any robot: what may be asked of the motors, and when to stop. A stop is final."""
+"""Safety between policy and robot: limits of the targets, and reasons to stop. A stop is final."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Annotated
 
 import numpy as np
 
-from flashsac.deploy.commands import Command
+from flashsac.deploy.commands.base import Command
 from flashsac.deploy.interface import Sensors, gravity_in_base
 from flashsac.errors import FlashSACError
 from flashsac.robots.description import Limits, Robot
+from flashsac.system.limits import Above, Between, check_limits
 
 
 @dataclasses.dataclass(frozen=True)
 class SafetyLimits:
-    """Docs: the table in docs/deploy.md. Joint limits themselves are the robot's."""
+    """Safety limits; docs/deploy.md has them as a table. The limits of joints come with the robot."""
 
-    tilt: float = 1.0
+    tilt: Annotated[float, Between(0, math.pi, "(]")] = 1.0
     """Stop when the base leans further than this, rad."""
-    state_age: float = 0.1
-    """Stop when nothing newer than this was felt, s."""
-    command_zero: float = 0.3
-    """Without a command for so long, the velocity command becomes zero, s."""
-    command_stop: float = 1.5
-    """Without one for so long, stop, s."""
-    overtravel: float = 0.1
-    """Stop when a joint is this far beyond its stop, rad."""
-    torque: float = 1.0
-    """Part of a motor's torque that a target may ask for."""
-    speed: float = 1.0
-    """Part of a motor's speed at which its target may move."""
-    late: float = 0.2
+    state_age: Annotated[float, Above(0)] = 0.1
+    """Stop when the newest sensor values are older than this, s."""
+    command_zero: Annotated[float, Above(0)] = 0.3
+    """Set the velocity command to zero when it is older than this, s."""
+    command_stop: Annotated[float, Above(0)] = 1.5
+    """Stop when the velocity command is older than this, s."""
+    overtravel: Annotated[float, Above(0)] = 0.1
+    """Stop when a joint is this far beyond its end stop, rad."""
+    torque: Annotated[float, Between(0, 1, "(]")] = 1.0
+    """Share of a motor's torque that a target may ask for."""
+    speed: Annotated[float, Between(0, 1, "(]")] = 1.0
+    """Share of a motor's speed at which its target may move."""
+    late: Annotated[float, Above(0)] = 0.2
     """Stop a real robot when the loop lost more than this of the last second, s."""
 
     def __post_init__(self) -> None:
-        """Refuses what would never stop anything: degrees or percent where radians or parts are meant, NaN, infinity."""
-        most = {"tilt": (np.pi, "rad"), "torque": (1.0, "of the motor's"), "speed": (1.0, "of the motor's")}
-        for name, value in dataclasses.asdict(self).items():
-            flag = f"--{name.replace('_', '-')}"
-            if not 0.0 < value < np.inf:
-                raise FlashSACError(f"{flag} must be a number above zero, not {value}.")
-            limit, unit = most.get(name, (np.inf, ""))
-            if value > limit:
-                raise FlashSACError(f"{flag} {value:g}: the most is {limit:.4g} {unit}, beyond it nothing would stop.")
+        """Refuse limits that would never stop anything: degrees for radians, percent for shares, NaN, infinity."""
+        check_limits(self)
         if self.command_zero > self.command_stop:
             raise FlashSACError("--command-zero must not be longer than --command-stop.")
 
 
 class Safety:
-    """One for each episode. `reason` says why it stopped."""
+    """Safety of one episode. `reason` says why it stopped the robot. Arrays of joints have shape (joints,)."""
 
     def __init__(self, robot: Robot, limits: SafetyLimits | None = None):
         self.limits = limits or SafetyLimits()
@@ -64,7 +60,7 @@ class Safety:
         self._last: np.ndarray | None = None
 
     def check(self, sensors: Sensors, now: float, command: Command | None) -> str | None:
-        """Every motor step: why to stop, or None. `command` is None while nobody has sent any."""
+        """Called every motor step: why to stop, or None. `command` is None until the first one has come."""
         if self.reason is None:
             self.reason = self._problem(sensors, now, command)
         return self.reason
@@ -91,13 +87,13 @@ class Safety:
         return None
 
     def command(self, command: Command) -> np.ndarray:
-        """The velocity to show the policy: within what it was trained on, zero when nobody has confirmed it lately."""
+        """The velocity command for the policy, shape (3,): within the trained range; zero if it is too old."""
         if command.age > self.limits.command_zero or not np.isfinite(command.velocity).all():
             return np.zeros(3)
         return np.clip(command.velocity, self._slowest, self._fastest)
 
     def target(self, wanted: np.ndarray, sensors: Sensors) -> np.ndarray:
-        """Every policy step: within the joints' stops, and no faster than the motors are."""
+        """Called every policy step: the target, rad, within the joints' end stops and the motors' speed."""
         if not np.isfinite(wanted).all():
             self.reason = self.reason or "the policy's action is not finite"
             wanted = sensors.position
@@ -107,22 +103,22 @@ class Safety:
         return self._last
 
     def within_torque(self, target: np.ndarray, sensors: Sensors) -> np.ndarray:
-        """Every motor step: the target moved so that stiffness (target - q) - damping dq stays within the motors' torque."""
-        rest = sensors.position + self._damping * sensors.velocity / self._stiffness  # asks for no torque at all
+        """Called every motor step: the target, rad, moved so that the motors' torque stays within its limit."""
+        rest = sensors.position + self._damping * sensors.velocity / self._stiffness  # a target that asks for no torque
         reach = self._torque / self._stiffness
         return np.clip(target, rest - reach, rest + reach)
 
 
 def joint_limits(robot: Robot) -> list[Limits]:
-    """In the order of its joints; OnnxPolicy.robot has seen to it that there are some."""
+    """Limits in the order of the joints; OnnxPolicy.robot has refused a robot without them."""
     return [joint.limits for joint in robot.joints if joint.limits is not None]
 
 
 def stop_damping(robot: Robot) -> np.ndarray:
-    """Gains of the damping mode: a motor brakes with all its torque at 20 rad/s, with less below."""
+    """Damping gains of a stop, Nms/rad: a motor brakes with its full torque at 20 rad/s, with less below."""
     return np.array([limits.torque / 20.0 for limits in joint_limits(robot)])
 
 
 def tilt_of(quaternion: np.ndarray) -> float:
-    """Angle between the base's up and the world's."""
+    """Angle between the vertical axes of the base and the world, rad."""
     return float(np.arccos(np.clip(-gravity_in_base(quaternion)[2], -1.0, 1.0)))

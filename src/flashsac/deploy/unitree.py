@@ -1,4 +1,4 @@
-"""The Unitree G1 by its SDK (unitree_sdk2py): low-level messages rt/lowcmd and rt/lowstate. Never run on a robot yet."""
+"""The Unitree G1 by its SDK (unitree_sdk2py): messages rt/lowcmd and rt/lowstate. Never run on a robot yet."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from flashsac.deploy.interface import Sensors
+from flashsac.deploy.commands.remote import stop_pressed
+from flashsac.deploy.interface import RobotInterface, Sensors
 from flashsac.deploy.observation import check_blind
 from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
-from flashsac.deploy.unitree_remote import Sticks, stop_pressed
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.robots.description import Robot
 from flashsac.robots.g1 import JOINTS
 
 MOTORS = tuple(joint.name for joint in JOINTS)
-"""In the order of the SDK's messages (29 motors)."""
+"""Names of the 29 motors, in the order of the SDK's messages."""
 
 SERIES = 0
-"""mode_pr: pitch and roll of ankles and waist as joints, not as the rods that drive them."""
+"""Value of mode_pr: ankles and waist are commanded by pitch and roll, not by the rods that drive them."""
 ENABLED = 1
-"""mode of a motor."""
+"""Value of a motor's mode."""
 DAMPED_FOR = 1.0
-"""Seconds, at least, before nothing is sent any more."""
+"""Damping is sent for at least so many seconds before sending ends."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +38,11 @@ class _Order:
     time: float
 
 
-class UnitreeRobot:
-    """A thread repeats the newest order at the motor rate. When the loop has given none for `watchdog` seconds, nothing got through to
-    the robot for as long, or somebody pressed stop on the remote, it damps, and that is final: `problem` tells the loop."""
+class UnitreeRobot(RobotInterface):
+    """A thread repeats the newest order at the motor rate.
+
+    It damps for good in three cases, and `problem` tells the loop: the loop gave no order for `watchdog` seconds,
+    nothing got through to the robot for as long, or somebody pressed stop on the remote."""
 
     def __init__(
         self,
@@ -49,17 +51,17 @@ class UnitreeRobot:
         limits: SafetyLimits | None = None,
         *,
         dry: bool = False,
-        sticks: Sticks | None = None,
+        hear_remote: Callable[[Sequence[int]], None] = lambda remote: None,
         watchdog: float = 0.1,
         patience: float = 5.0,
     ):
-        """`network`: interface that the robot is connected to, eth0; `limits`: what its state must keep to before it is taken over;
-        `dry`: listen only, its own controller keeps it; `sticks`: told what its remote says; `patience`: seconds to wait for
-        its first state."""
+        """`network`: interface that the robot is connected to, for example eth0. `limits`: the robot must keep to them
+        before it is taken over. `dry`: listen only; the robot's own controller keeps it. `hear_remote`: called with the
+        bytes of its remote. `patience`: seconds to wait for its first state."""
         if robot.name != "unitree_g1":
             raise FlashSACError(f"--robot unitree speaks to a G1, but this policy is for {robot.name}.")
         check_blind(robot)
-        self.robot, self._dry, self._sticks = robot, dry, sticks
+        self.robot, self._dry, self._hear_remote = robot, dry, hear_remote
         self._motor = np.array([MOTORS.index(joint.name) for joint in robot.joints])
         self._damping, self._watchdog = stop_damping(robot), watchdog
         self._state: tuple[Any, float] | None = None
@@ -80,7 +82,7 @@ class UnitreeRobot:
             if problem := self._problem or Safety(robot, limits).check(self.read(), self.now(), None):
                 raise FlashSACError(f"{problem}. The robot was not touched: see to it, then begin again.")
             if not dry:
-                # Last of all, because from here on nobody but us holds the robot up; damping begins with the release, not after it.
+                # Last of all: from here on only we hold the robot. Damping begins with the release, not after it.
                 opened.callback(self._stop_sending)
                 sdk.release_built_in_motion(self._begin_damping)
             self._channels = opened.pop_all()
@@ -118,7 +120,7 @@ class UnitreeRobot:
         self._order = _Order(target, stiffness, damping, self.now())
 
     def problem(self) -> str | None:
-        # Seen from here too: a write that never returns cannot report itself.
+        # Checked here too, because a write that never returns cannot report itself.
         if not self._dry and self._problem is None and self.now() - self._got_through > 2 * self._watchdog:
             self._problem = f"nothing was sent to the robot for {2 * self._watchdog:g} s"
         return self._problem
@@ -131,7 +133,7 @@ class UnitreeRobot:
         self._channels.close()
 
     def _stop_sending(self) -> None:
-        """Its last messages say damp, for a second at least, whatever went wrong."""
+        """Send damping for at least a second, whatever went wrong, then end the thread."""
         self.damp()
         if self._thread.is_alive():
             time.sleep(max(5.0 / self.robot.motor_hz, self._damped_since + DAMPED_FOR - self.now()))
@@ -141,11 +143,10 @@ class UnitreeRobot:
     def _on_state(self, message: Any) -> None:
         if stop_pressed(message.wireless_remote):  # before anything that might fail
             self._problem = self._problem or "stopped by the remote"
-        # A robot that repeats itself has told us nothing new.
+        # A repeated message is no new state.
         if self._state is None or message.tick != self._state[0].tick:
             self._state = message, self.now()
-            if self._sticks:
-                self._sticks.hear(message.wireless_remote)
+            self._hear_remote(message.wireless_remote)
 
     def _send_forever(self) -> None:
         period = 1.0 / self.robot.motor_hz
@@ -165,7 +166,7 @@ class UnitreeRobot:
                 self._problem = self._problem or f"nothing gets through to the robot any more ({why})"
 
     def _send(self, order: _Order | None) -> bool:
-        """One message; without an order, damping. False if it was not sent."""
+        """Send one message, damping if there is no order. Returns False if it was not sent."""
         assert self._state is not None
         message = self._message
         message.mode_pr = SERIES
@@ -181,7 +182,7 @@ class UnitreeRobot:
 
 
 class _Sdk:
-    """What of the SDK is used; imported only here, because it exists only where a robot is."""
+    """The parts of the SDK that we use. The SDK is imported only here, because few machines have it."""
 
     def __init__(self, network: str | None):
         try:
@@ -215,7 +216,7 @@ class _Sdk:
         return made
 
     def release_built_in_motion(self, released: Callable[[], None], tries: int = 50) -> None:
-        """The robot's own controller must not send to the same motors. `released` is called when it has let go, or may have."""
+        """Make the robot's own controller let go of the motors. Calls `released` when it has, or may have."""
         from unitree_sdk2py.comm.motion_switcher.motion_switcher_client import MotionSwitcherClient
 
         client = MotionSwitcherClient()

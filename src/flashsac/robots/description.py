@@ -35,7 +35,7 @@ Range = tuple[float, float]
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a joint and its motor can stand."""
+    """Limits of a joint and its motor."""
 
     lower: float
     upper: float
@@ -58,19 +58,19 @@ class Joint:
     damping: float
     """Nms/rad"""
     limits: Limits | None = None
-    """Nothing moves without them."""
+    """A robot without limits is not deployed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Term:
-    """A piece of the observation."""
+    """One term of the observation."""
 
     name: TermName
     size: int
     noise: float = 0.0
     """Half width of the uniform noise it was trained with, in its own unit."""
     scale: float = 1.0
-    """What it is multiplied by."""
+    """Factor on the value."""
     delay: int = 0
     """Policy steps by which the task shows it late: with 1, last_action is the one before the last."""
 
@@ -87,7 +87,7 @@ class Robot:
     observation: tuple[Term, ...]
     """What the actor sees, in order."""
     history: int = 0
-    """Observations before the newest that the policy takes too."""
+    """Number of past observations that the policy takes beside the newest."""
     policy_hz: float = 50.0
     motor_hz: float = 200.0
     gait_hz: float | None = None
@@ -100,12 +100,12 @@ class Robot:
         return sum(term.size for term in self.observation)
 
     def blind(self) -> Robot:
-        """As a policy knows it that was trained without the base's velocity (--env.blind)."""
+        """The robot as a policy knows it that was trained without the velocity of the base (--env.blind)."""
         seen = tuple(term for term in self.observation if term.name != "linear_velocity")
         return dataclasses.replace(self, observation=seen)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of what its policy takes."""
+        """Shapes of the policy's inputs."""
         shapes: dict[str, tuple[int, ...]] = {"actor": (self.obs_dim,)}
         return shapes | {"history": (self.history * self.obs_dim,)} if self.history else shapes
 

@@ -1,4 +1,4 @@
-"""The remote of a Unitree robot, 40 bytes of each of its messages: the keys that stop, and the sticks as a source of commands."""
+"""The remote of a Unitree robot, 40 bytes in each message: keys that stop, and sticks as a source of commands."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from flashsac.deploy.commands import Command
+from flashsac.deploy.commands.base import Command, Commands
 from flashsac.robots.description import Range
 
 L1, SELECT, L2, A, B = 1 << 1, 1 << 3, 1 << 5, 1 << 8, 1 << 9
-"""Keys, as bits of the second two bytes."""
+"""Keys, as bits of bytes 2 and 3."""
 STOPS = (SELECT, L2 | B, L1 | A)
-"""The first is ours; with the others a G1's own controllers damp, so that hands may know them."""
-MIDDLE = 0.05
-"""Less of a stick's way than this is none: nobody holds it quite still."""
+"""Keys that stop. The first is ours; the others also damp a G1 under its own controllers, so operators know them."""
+DEAD_ZONE = 0.05
+"""A deflection of a stick below this share counts as zero, because no hand holds a stick quite still."""
 
 
 def stop_pressed(remote: Sequence[int]) -> bool:
@@ -24,10 +24,11 @@ def stop_pressed(remote: Sequence[int]) -> bool:
     return any(keys & stop == stop for stop in STOPS)
 
 
-class Sticks:
-    """The left stick goes forwards and sideways, the right one turns; all the way is as fast as the policy was trained. A begins.
+class Sticks(Commands):
+    """The left stick moves forwards and sideways, the right one turns; full deflection is the fastest trained command.
 
-    The robot tells what the remote said: `hear`. When that is nothing, its last word grows old."""
+    The policy begins when A is pressed alone, with the sticks untouched. The robot passes on the remote's bytes with
+    `hear_remote`; when it passes on none, the last command grows old."""
 
     needs_real_time = True
     begins_when = "A is pressed on the remote, its sticks untouched"
@@ -38,29 +39,25 @@ class Sticks:
         self._released = self._begun = False
 
     def listen(self) -> None:
-        """Forget what was pressed before the robot was ready, and wait for a key that is still held to be let go."""
+        """Forget earlier presses of A. An A that is still held must be released first."""
         self._released = self._begun = False
 
-    def hear(self, remote: Sequence[int]) -> None:
+    def hear_remote(self, remote: Sequence[int]) -> None:
         lx, rx, _, _, ly = struct.unpack_from("<5f", bytes(remote), 4)
-        pushed = np.array([ly, -lx, -rx])  # sticks point to the right, our axes to the left
-        if not any(remote) or not np.isfinite(pushed).all():  # zeros alone are what a robot tells without a remote
+        pushed = np.array([ly, -lx, -rx])  # the sticks' axes point right, the command's axes left
+        if not any(remote) or not np.isfinite(pushed).all():  # without a remote, the robot reports zeros alone
             return
-        pushed = np.where(np.abs(pushed) < MIDDLE, 0.0, pushed)
+        pushed = np.where(np.abs(pushed) < DEAD_ZONE, 0.0, pushed)
         self._newest = pushed.clip(0, 1) * self._fastest - pushed.clip(-1, 0) * self._slowest, time.monotonic()
         keys = _keys(remote)
-        if (
-            keys == A and self._released and not pushed.any()
-        ):  # A alone: with others it means something else to the robot
+        # A alone: together with others it means something else to the robot.
+        if keys == A and self._released and not pushed.any():
             self._begun = True
         self._released = self._released or not keys & A
 
     def read(self, seconds: float) -> Command | None:
         newest = self._newest
         return Command(newest[0], time.monotonic() - newest[1]) if newest and self._begun else None
-
-    def close(self) -> None:
-        pass
 
 
 def _keys(remote: Sequence[int]) -> int:

@@ -1,0 +1,1 @@
+"""Sources of velocity commands: base says what a source is, make builds the one that the options name."""
