@@ -6,10 +6,12 @@ Activations have the shape (members, batch, features). Parameters carry the same
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+
+from flashsac.config.schema import AgentConfig
 
 ALL_ROWS = slice(None)
 MOMENTUM = 0.01
@@ -216,6 +218,45 @@ class Network(Protocol):
     """What Actor and Critic share."""
 
     def __call__(self, x: Tensor, train: bool, rows: slice = ALL_ROWS): ...
+
+
+class FeatureSource(Protocol):
+    """The part of an encoder that decides the shape of the networks behind it."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Feature dimensions for the actor and for the critic."""
+        ...
+
+    @property
+    def momentum(self) -> float:
+        """BatchNorm momentum of the first layer, which normalises the features."""
+        ...
+
+
+def make_actor(config: AgentConfig, encoder: FeatureSource, action_dim: int, dtype: torch.dtype) -> Actor:
+    """The actor that `config` describes. Training and saved policies both build it here."""
+    return Actor(encoder.widths[0], action_dim, config.actor_width, **_backbone(config, encoder, dtype))
+
+
+def make_critic(
+    config: AgentConfig, encoder: FeatureSource, action_dim: int, outputs: int, dtype: torch.dtype
+) -> Critic:
+    """The critic ensemble that `config` describes; `outputs` comes from the value head."""
+    inputs = encoder.widths[1] + action_dim
+    return Critic(config.critics, inputs, config.critic_width, outputs, **_backbone(config, encoder, dtype))
+
+
+def _backbone(config: AgentConfig, encoder: FeatureSource, dtype: torch.dtype) -> dict[str, Any]:
+    """The settings that shape the backbone of actor and critic. A new network switch is added here and in the schema."""
+    return dict(
+        blocks=config.blocks,
+        residual=config.residual,
+        batch_norm=config.batch_norm,
+        rms_norm=config.rms_norm,
+        input_momentum=encoder.momentum,
+        dtype=dtype,
+    )
 
 
 @torch.no_grad()

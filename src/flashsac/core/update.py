@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from flashsac.config.schema import AgentConfig
 from flashsac.core import losses
 from flashsac.core.encoders.build import make_encoder
 from flashsac.core.encoders.state import Features
-from flashsac.core.networks import Actor, Critic, cross_batch, keep_weights, project_weights, separate_batch
+from flashsac.core.networks import cross_batch, keep_weights, make_actor, make_critic, project_weights, separate_batch
 from flashsac.core.optimizer import Adam
 from flashsac.core.transforms import make_transform
 from flashsac.types import Batch, EnvSpec, Obs
@@ -43,14 +43,6 @@ class Learner:
 
     def __init__(self, spec: EnvSpec, config: AgentConfig, device: torch.device, dtype: torch.dtype = torch.float32):
         self.encoder = make_encoder(spec, config, dtype).to(device)
-        shape: dict[str, Any] = dict(
-            input_momentum=self.encoder.momentum,
-            blocks=config.blocks,
-            residual=config.residual,
-            batch_norm=config.batch_norm,
-            rms_norm=config.rms_norm,
-            dtype=dtype,
-        )
         self.value: losses.ValueHead = (
             losses.CategoricalValue(config.atoms, config.value_max, device)
             if config.value == "categorical"
@@ -62,9 +54,8 @@ class Learner:
         self.target_rate = config.target_rate
         self.entropy_target = losses.entropy_target(spec.action_dim, config.target_std)
 
-        actor_inputs, critic_inputs = self.encoder.widths[0], self.encoder.widths[1] + spec.action_dim
-        self.actor = Actor(actor_inputs, spec.action_dim, config.actor_width, **shape).to(device)
-        self.critic = Critic(config.critics, critic_inputs, config.critic_width, self.value.outputs, **shape).to(device)
+        self.actor = make_actor(config, self.encoder, spec.action_dim, dtype).to(device)
+        self.critic = make_critic(config, self.encoder, spec.action_dim, self.value.outputs, dtype).to(device)
         self.log_temperature = nn.Parameter(torch.tensor(config.initial_temperature, device=device).log())
         self.project(self.actor)
         self.project(self.critic)
