@@ -148,7 +148,7 @@ class Trainer:
                 self.obs = step.obs
                 previous, self.step = self.step, self.step + num_envs
                 last = self.step >= config.steps
-                if self.agent.warm:
+                if self.agent.ready_to_learn:
                     self.budget.earn(num_envs)
                     if last or self._overlapping is None:
                         self._learn()
@@ -192,12 +192,12 @@ class Trainer:
             return self._overlapping.receive()
 
     def _announce_compiling(self) -> None:
-        if self._compiling and self.agent.warm:
+        if self._compiling and self.agent.ready_to_learn:
             self.progress.say("compiling (a minute or two the first time, seconds later) ...")
             self._compiling = False
 
     def _learn(self) -> None:
-        if not self.agent.warm:
+        if not self.agent.ready_to_learn:
             return
         self._announce_compiling()
         try:
@@ -336,7 +336,8 @@ class Trainer:
         if checkpoint.lost_until:
             self.replay.lose_before(checkpoint.lost_until)
             self.budget.owed = 0.0  # for transitions that are gone
-            again = "" if self.agent.warm else f"; learning goes on when there are {self.config.agent.warmup:,} again"
+            ready, warmup = self.agent.ready_to_learn, self.config.agent.warmup
+            again = "" if ready else f"; learning goes on when there are {warmup:,} again"
             notes.append(
                 f"warning: part of the replay is damaged and was dropped; {len(self.replay):,} transitions are left{again}"
             )

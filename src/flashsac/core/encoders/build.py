@@ -1,4 +1,4 @@
-"""Which encoder an environment's observations need."""
+"""The choice of the encoder, by the observations that an environment offers."""
 
 from __future__ import annotations
 
