@@ -21,7 +21,7 @@ def _round(x: Tensor) -> Tensor:
 
 
 class RoundedProduct(torch.autograd.Function):
-    """networks._Product in bf16, computed in float32."""
+    """networks.LowPrecisionMatmul in bf16, computed in float32."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
@@ -38,5 +38,5 @@ class RoundedProduct(torch.autograd.Function):
 
 
 if __name__ == "__main__":
-    networks._Product = RoundedProduct  # type: ignore[misc]
+    networks.LowPrecisionMatmul = RoundedProduct  # type: ignore[misc]
     sys.exit(main())

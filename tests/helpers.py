@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import flashsac
-from flashsac.core.update import Chance, Rates
+from flashsac.core.update import StepSizes, UpdateNoise
 from flashsac.runs.layout import checkpoint_folders, step_of
 from flashsac.training.hooks import Hooks
 from flashsac.training.trainer import Trainer
@@ -48,12 +48,12 @@ TINY: dict[str, Any] = dict(
 """A run of a second or two."""
 
 
-def chance_and_rates(
+def noise_and_step_sizes(
     noise: Tensor, actor: Tensor, critic: Tensor | None = None, *, transform: Tensor | None = None
-) -> tuple[Chance, Rates]:
-    """What an update takes: noise of the actor and the target; step sizes of both, the same unless told otherwise."""
+) -> tuple[UpdateNoise, StepSizes]:
+    """The arguments of an update: noise, (2, batch, action_dim), and step sizes; one for both networks by default."""
     drawn = torch.zeros(0) if transform is None else transform
-    return Chance(drawn, *noise), Rates(actor, actor if critic is None else critic)
+    return UpdateNoise(drawn, *noise), StepSizes(actor, actor if critic is None else critic)
 
 
 def tiny_run(path: Path, task: Any = toy_envs.make_point, **changes: Any) -> Path:

@@ -13,10 +13,10 @@ import torch
 from flashsac.config.schema import AgentConfig
 from flashsac.core.agent import Agent
 from flashsac.core.exploration import RepeatedNoise
-from flashsac.core.optimizer import adam_rates
+from flashsac.core.optimizer import adam_step_size
 from flashsac.core.replay import Replay
 from flashsac.types import Step
-from tests.helpers import chance_and_rates
+from tests.helpers import noise_and_step_sizes
 
 CONFIG = AgentConfig(batch_size=8, warmup=20, actor_width=8, critic_width=8)
 
@@ -42,9 +42,9 @@ def feed(agent, steps, seed=0):
 def test_uniform_actions_until_warm(make_spec):
     agent, draw = make_agent(make_spec, seed=4), torch.Generator().manual_seed(4)
     for _ in range(10):  # of two environments: the twenty transitions of the warm-up
-        assert not agent.warm
+        assert not agent.ready_to_learn
         assert torch.equal(feed(agent, 1)[0], 2 * torch.rand(2, 2, generator=draw) - 1)
-    assert agent.warm
+    assert agent.ready_to_learn
 
 
 def test_noise_is_repeated_once_warm(make_spec):
@@ -99,7 +99,7 @@ def test_the_global_random_state_is_left_alone(make_spec):
 
 
 def test_an_update_is_the_actors_step_and_then_the_critics(make_spec):
-    """By hand, on a copy of the learner: batch, noise and scale of the moment, rates of each optimizer by its own count of steps."""
+    """By hand, on a copy of the learner: batch, noise and scale of the moment, step sizes by each count."""
     agent = make_agent(make_spec, total_updates=10)
     feed(agent, 15)
     learner = copy.deepcopy(agent.learner)
@@ -110,8 +110,10 @@ def test_an_update_is_the_actors_step_and_then_the_critics(make_spec):
         metrics = agent.update()
         batch = agent.replay.sample(8, draw)
         noise = torch.randn(2, 8, 2, generator=draw)
-        rate = 1.5e-4 + 0.5 * 1.5e-4 * (1 + math.cos(math.pi * update / 10))
-        given = chance_and_rates(noise, adam_rates(rate, update // 2 + 1), adam_rates(rate, update + 1))
+        learning_rate = 1.5e-4 + 0.5 * 1.5e-4 * (1 + math.cos(math.pi * update / 10))
+        given = noise_and_step_sizes(
+            noise, adam_step_size(learning_rate, update // 2 + 1), adam_step_size(learning_rate, update + 1)
+        )
         expected = {} if update % 2 else learner.update_actor(batch, *given)
         expected |= learner.update_critic(batch, agent.reward_scale.scale(), *given)
         assert metrics == expected

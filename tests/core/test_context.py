@@ -10,14 +10,14 @@ import torch
 from flashsac.config.schema import AgentConfig
 from flashsac.core.agent import Agent
 from flashsac.core.encoders.context import ContextEncoder, RunningNorm
-from flashsac.core.optimizer import adam_rates
+from flashsac.core.optimizer import adam_step_size
 from flashsac.core.replay import Replay
 from flashsac.core.transforms import RandomMirror, make_transform
 from flashsac.core.update import Learner
 from flashsac.errors import FlashSACError
 from flashsac.training.compile import compiler_for
 from flashsac.types import CPU, Batch, EnvSpec, Mirror, Step
-from tests.helpers import chance_and_rates
+from tests.helpers import noise_and_step_sizes
 
 H, OBS, CRITIC, ACTIONS = 3, 4, 6, 2
 
@@ -92,7 +92,7 @@ def test_the_actor_sees_observation_velocity_and_latent():
 
 def test_its_losses_by_hand():
     encoder, data = ContextEncoder(spec(), AgentConfig(context_latent=2)), batch()
-    loss, metrics = encoder.auxiliary(data)
+    loss, metrics = encoder.auxiliary_loss(data)
     mean, var = 0.01 * data.obs["actor"].mean(0), 0.99 + 0.01 * data.obs["actor"].var(0)
     normal = lambda rows: (rows - mean) / (var + 1e-5).sqrt()
     frames = [normal(frame) for frame in data.obs["history"].split(OBS, 1)]
@@ -186,8 +186,12 @@ def test_compiled_it_is_the_same():
         learners.append(Learner(spec(mirrors=MIRRORS), config, CPU))
     plain, compiled = learners
     turn = torch.tensor([True, False, True, False, False])[:, None]
-    rates = adam_rates(3e-4, 1), adam_rates(1e-4, 1)
-    arguments = (batch(), torch.tensor(2.0), *chance_and_rates(torch.randn(2, 5, ACTIONS), *rates, transform=turn))
+    step_sizes = adam_step_size(3e-4, 1), adam_step_size(1e-4, 1)
+    arguments = (
+        batch(),
+        torch.tensor(2.0),
+        *noise_and_step_sizes(torch.randn(2, 5, ACTIONS), *step_sizes, transform=turn),
+    )
     expected = plain.update_critic(*arguments)
     metrics = compiler_for(CPU)(compiled.update_critic)(*arguments)
     assert {"velocity_loss", "next_obs_loss", "critic_loss"} <= set(metrics)

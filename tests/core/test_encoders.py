@@ -12,13 +12,14 @@ from torch.nn import functional as F
 from flashsac.config.schema import AgentConfig
 from flashsac.core.encoders.build import make_encoder
 from flashsac.core.encoders.pixels import ImageEncoder
-from flashsac.core.optimizer import adam_rates
-from flashsac.core.transforms import NoTransform, RandomShift, make_transform, shifted
-from flashsac.core.update import Chance, Learner, Rates
+from flashsac.core.networks import Half
+from flashsac.core.optimizer import adam_step_size
+from flashsac.core.transforms import NoTransform, RandomShift, make_transform, shift_images
+from flashsac.core.update import Learner, StepSizes, UpdateNoise
 from flashsac.errors import UnsupportedSpace
 from flashsac.training.compile import compiler_for
 from flashsac.types import CPU, Batch, EnvSpec, Pixels
-from tests.helpers import chance_and_rates
+from tests.helpers import noise_and_step_sizes
 
 ROWS, ACTION = 8, 2
 PIXELS = Pixels(3, 16, 20, 2)
@@ -42,11 +43,11 @@ def random_batch(seed: int = 0, **obs: int) -> Batch:
     return Batch(look(), action, reward, torch.full((ROWS,), 0.97), look())
 
 
-def given(learner: Learner) -> tuple[Chance, Rates]:
+def given(learner: Learner) -> tuple[UpdateNoise, StepSizes]:
     generator = torch.Generator().manual_seed(1)
     noise = torch.randn(2, ROWS, ACTION, generator=generator)
     shift = learner.transform.draw(ROWS, generator)
-    return chance_and_rates(noise, adam_rates(3e-4, 1), adam_rates(1e-4, 1), transform=shift)
+    return noise_and_step_sizes(noise, adam_step_size(3e-4, 1), adam_step_size(1e-4, 1), transform=shift)
 
 
 def make_learner(**obs: int) -> Learner:
@@ -60,7 +61,7 @@ def test_shift_equals_padding_and_cropping():
     shift = RandomShift(4).draw(50, generator)[0]
     assert set(shift.flatten().tolist()) == set(range(-4, 5)), "every distance occurs"
     padded = F.pad(images.float(), (4, 4, 4, 4), mode="replicate")
-    for image, moved, (down, right) in zip(padded, shifted(images, shift), shift.tolist(), strict=True):
+    for image, moved, (down, right) in zip(padded, shift_images(images, shift), shift.tolist(), strict=True):
         height, width = PIXELS.shape[1:]
         assert torch.equal(image[:, 4 + down : 4 + down + height, 4 + right : 4 + right + width], moved.float())
 
@@ -76,7 +77,7 @@ def test_now_and_next_are_shifted_apart_and_all_frames_of_a_stack_together():
     moved = transform(same, draw)
     assert not torch.equal(moved.obs["pixels"], moved.next_obs["pixels"])
     twice = torch.cat([batch.obs["pixels"][:, :3]] * 2, 1)
-    first, second = shifted(twice, draw[0]).split(3, 1)
+    first, second = shift_images(twice, draw[0]).split(3, 1)
     assert torch.equal(first, second)
 
 
@@ -171,24 +172,24 @@ def test_encoder_learns_from_the_critic_and_not_from_the_actor():
 def test_encoders_gradient_is_that_of_the_critic_loss_through_current_images_alone():
     """Next images are seen by the same weights, but as constants; the slow target critic has no encoder of its own."""
     learner, batch = make_learner(), random_batch()
-    draws, rates = given(learner)
+    noise, step_sizes = given(learner)
     reference = copy.deepcopy(learner)
-    moved = reference.transform(batch, draws.transform)
-    constants = reference.encoder(moved.next_obs)
-    now = reference.encoder(moved.obs)
-    mean, log_std = reference.actor(constants.actor.detach(), False)
-    action = torch.tanh(mean + log_std.exp() * draws.target)
+    moved = reference.transform(batch, noise.transform)
+    next_features = reference.encoder(moved.next_obs)
+    features = reference.encoder(moved.obs)
+    mean, log_std = reference.actor(next_features.actor.detach(), False)
+    action = torch.tanh(mean + log_std.exp() * noise.target)
     log_prob = torch.distributions.TransformedDistribution(
         torch.distributions.Normal(mean, log_std.exp()), torch.distributions.TanhTransform()
     ).log_prob(action).sum(-1)  # fmt: skip
-    current = torch.cat([now.critic, batch.action], -1)
-    following = torch.cat([constants.critic, action], -1).detach()
-    target = reference.paired(reference.target, current.detach(), following, "following").detach()
-    out = reference.paired(reference.critic, current, following, "current")
+    current = torch.cat([features.critic, batch.action], -1)
+    following = torch.cat([next_features.critic, action], -1).detach()
+    target = reference.joint_forward(reference.target, current.detach(), following, half=Half.NEXT).detach()
+    out = reference.joint_forward(reference.critic, current, following, half=Half.CURRENT)
     cost = (reference.log_temperature.exp() * log_prob).detach()
     loss = reference.value.loss(out, target, batch.reward / 2.0, batch.discount, cost)
     gradients = torch.autograd.grad(loss, list(reference.encoder.parameters()))
-    learner.update_critic(batch, torch.tensor(2.0), draws, rates)
+    learner.update_critic(batch, torch.tensor(2.0), noise, step_sizes)
     for moment, gradient in zip(learner.encoder_optimizer.first, gradients, strict=True):
         assert torch.allclose(moment, 0.1 * gradient, atol=1e-6), "Adam's first moment after one step"
     assert all("encoder" not in name for name, _ in learner.target.named_parameters())
@@ -199,10 +200,10 @@ def test_one_unit_equals_the_two_halves(compiled):
     """Features computed once, for the actor and then the critic, are those that each half would compute."""
     halves, whole = make_learner(actor=3), make_learner(actor=3)
     batch, scale = random_batch(actor=3), torch.tensor(2.0)
-    draws, rates = given(halves)
-    expected = halves.update_actor(batch, draws, rates) | halves.update_critic(batch, scale, draws, rates)
+    noise, step_sizes = given(halves)
+    expected = halves.update_actor(batch, noise, step_sizes) | halves.update_critic(batch, scale, noise, step_sizes)
     update = compiler_for(CPU)(whole.update_both) if compiled else whole.update_both
-    metrics = update(batch, scale, draws, rates)
+    metrics = update(batch, scale, noise, step_sizes)
     for name, value in expected.items():
         assert metrics[name].item() == pytest.approx(value.item(), abs=1e-5), name
     for part in ("encoder", "actor", "critic", "target"):

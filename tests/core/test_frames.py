@@ -135,7 +135,7 @@ def test_a_cut_episode_begins_anew():
     for env in range(2):
         film.history[env][-1] |= {"kind": "x"}
     film.windows = [film._first() for _ in range(2)]
-    film.replay.cut(film.obs())
+    film.replay.truncate_episodes(film.obs())
     for _ in range(3):
         film.step("--")
     for start, env in itertools.product(range(7), range(2)):

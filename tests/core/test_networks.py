@@ -11,10 +11,10 @@ import torch
 from flashsac.config.schema import AgentConfig
 from flashsac.core import networks
 from flashsac.core.networks import Actor, Backbone, BatchNorm, Block, Critic, Linear, RMSNorm, project_weights
-from flashsac.core.optimizer import adam_rates
+from flashsac.core.optimizer import adam_step_size
 from flashsac.core.update import Learner
 from flashsac.types import Batch
-from tests.helpers import chance_and_rates
+from tests.helpers import noise_and_step_sizes
 
 
 def test_linear_is_orthogonal_with_unit_rows_after_projection():
@@ -160,10 +160,10 @@ def watched(make_spec, monkeypatch):
 
 def test_batch_norm_modes_row_by_row(watched):
     learner, batch, passes = watched
-    noise, rates = torch.randn(2, 5, 2), adam_rates(3e-4, 1)
+    noise, step_size = torch.randn(2, 5, 2), adam_step_size(3e-4, 1)
     stats = lambda net: [b.clone() for b in net.buffers()]
     critic_before, critic_stats = [p.clone() for p in learner.critic.parameters()], stats(learner.critic)
-    learner.update_actor(batch, *chance_and_rates(noise, rates))
+    learner.update_actor(batch, *noise_and_step_sizes(noise, step_size))
 
     # Row 1: the actor in its own loss: train, [obs; next_obs], first half used.
     name, rows, train, used, grad = passes[0]
@@ -179,7 +179,7 @@ def test_batch_norm_modes_row_by_row(watched):
 
     passes.clear()
     actor_stats, target_stats = stats(learner.actor), stats(learner.target)
-    learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(noise, rates))
+    learner.update_critic(batch, torch.tensor(1.0), *noise_and_step_sizes(noise, step_size))
     # Row 3: the actor for the target's action: eval, no gradient, next_obs.
     name, rows, train, _, grad = passes[0]
     assert (name, train, grad) == ("actor", False, False)
@@ -200,7 +200,7 @@ def test_batch_norm_modes_row_by_row(watched):
 
 def test_target_average_covers_parameters_only(watched):
     learner, batch, _ = watched
-    given = chance_and_rates(torch.randn(2, 5, 2), adam_rates(3e-4, 1))
+    given = noise_and_step_sizes(torch.randn(2, 5, 2), adam_step_size(3e-4, 1))
     start = copy.deepcopy(learner.state_dict())
     learner.update_critic(batch, torch.tensor(1.0), *given)
     after = copy.deepcopy(learner.target.state_dict())

@@ -156,7 +156,7 @@ def test_cut_closes_open_episodes(make_spec):
     recorder.step([True, False], [False, False])
     last_obs = recorder.obs.clone()
     restarted = torch.tensor([900.0, 901.0])
-    replay.cut({"actor": torch.stack([restarted, restarted + 0.5], 1)})
+    replay.truncate_episodes({"actor": torch.stack([restarted, restarted + 0.5], 1)})
     recorder.history[1][-1]["trunc"] = True  # what cutting means
     assert recorder.history[1][-1]["led_to"] == last_obs[1].item()
     recorder.obs = restarted

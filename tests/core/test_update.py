@@ -10,12 +10,12 @@ import torch
 from torch.nn import functional as F
 
 from flashsac.config.schema import AgentConfig
-from flashsac.core.networks import Linear, cross_batch, separate_batch
-from flashsac.core.optimizer import Adam, adam_rates
+from flashsac.core.networks import Linear, cross_batch_forward, separate_forward
+from flashsac.core.optimizer import Adam, adam_step_size
 from flashsac.core.update import Learner
 from flashsac.training.compile import compiler_for
 from flashsac.types import Batch
-from tests.helpers import chance_and_rates
+from tests.helpers import noise_and_step_sizes
 
 SIZE, OBS, PRIVILEGED, ACTION = 16, 5, 7, 3
 
@@ -200,7 +200,7 @@ def test_whole_update_equals_the_plain_implementation(make_spec, dtype, updates,
     for index in range(updates):
         batch = random_batch(generator, dtype)
         noise = torch.randn(2, SIZE, ACTION, generator=generator, dtype=dtype)
-        given = chance_and_rates(noise, adam_rates(3e-4, index // 2 + 1), adam_rates(3e-4, index + 1))
+        given = noise_and_step_sizes(noise, adam_step_size(3e-4, index // 2 + 1), adam_step_size(3e-4, index + 1))
         if index % 2 == 0:
             learner.update_actor(batch, *given)
         learner.update_critic(batch, scale, *given)
@@ -220,7 +220,7 @@ def test_compiled_update_equals_the_eager_one(make_spec, dtype, tolerance):
     for count in (1, 2):
         batch = random_batch(generator)
         noise = torch.randn(2, SIZE, ACTION, generator=generator)
-        given = chance_and_rates(noise, adam_rates(3e-4, count))
+        given = noise_and_step_sizes(noise, adam_step_size(3e-4, count))
         eager.update_actor(batch, *given)
         expected = eager.update_critic(batch, scale, *given)
         actor(batch, *given)
@@ -252,11 +252,13 @@ def test_ablations_build_and_learn_something(make_spec, changes):
     batch = batch._replace(discount=torch.zeros(SIZE), reward=batch.reward.clamp(-1, 1))
     losses = []
     for count in range(1, 61):
-        rates = adam_rates(3e-3, count)
+        step_size = adam_step_size(3e-3, count)
         noise = torch.randn(2, SIZE, ACTION, generator=generator)
-        learner.update_actor(batch, *chance_and_rates(noise, rates))
+        learner.update_actor(batch, *noise_and_step_sizes(noise, step_size))
         losses.append(
-            learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(noise, rates))["critic_loss"].item()
+            learner.update_critic(batch, torch.tensor(1.0), *noise_and_step_sizes(noise, step_size))[
+                "critic_loss"
+            ].item()
         )
     assert losses[-1] < 0.9 * losses[0]
     for network in (learner.actor, learner.critic):
@@ -268,7 +270,7 @@ def test_ablations_build_and_learn_something(make_spec, changes):
         assert torch.allclose(rows, torch.ones_like(rows), atol=1e-5) == config.weight_projection
     outputs = 101 if config.value == "categorical" else 1
     assert learner.critic.head.weight.shape == (config.critics, outputs, 16)
-    assert learner.paired is (cross_batch if config.cross_batch else separate_batch)
+    assert learner.joint_forward is (cross_batch_forward if config.cross_batch else separate_forward)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -285,10 +287,12 @@ def test_low_precision_learns_what_full_precision_learns(make_spec, dtype):
         batch = batch._replace(discount=torch.zeros(SIZE), reward=batch.reward.clamp(-1, 1))
         losses = []
         for count in range(1, 61):
-            rates, noise = adam_rates(3e-3, count), torch.randn(2, SIZE, ACTION, generator=generator)
-            learner.update_actor(batch, *chance_and_rates(noise, rates))
+            step_size, noise = adam_step_size(3e-3, count), torch.randn(2, SIZE, ACTION, generator=generator)
+            learner.update_actor(batch, *noise_and_step_sizes(noise, step_size))
             losses.append(
-                learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(noise, rates))["critic_loss"].item()
+                learner.update_critic(batch, torch.tensor(1.0), *noise_and_step_sizes(noise, step_size))[
+                    "critic_loss"
+                ].item()
             )
         tensors = [*learner.critic.state_dict().values(), *learner.critic_optimizer.first]
         assert all(tensor.dtype == torch.float32 for tensor in tensors)
@@ -302,7 +306,9 @@ def test_no_cross_batch_feeds_each_half_alone(make_spec):
     learner = make_learner(make_spec, cross_batch=False)
     reference = copy.deepcopy(learner.critic)
     batch = random_batch(torch.Generator().manual_seed(1))
-    learner.update_critic(batch, torch.tensor(1.0), *chance_and_rates(torch.randn(2, SIZE, ACTION), adam_rates(0.0, 1)))
+    learner.update_critic(
+        batch, torch.tensor(1.0), *noise_and_step_sizes(torch.randn(2, SIZE, ACTION), adam_step_size(0.0, 1))
+    )
     rows = torch.cat([batch.obs["critic"], batch.action], -1)
     reference(rows, True)
     ours, theirs = learner.critic.backbone.input_norm, reference.backbone.input_norm

@@ -229,7 +229,7 @@ class Bench:
         agent.observe(*random_step(spec))
         for ring in (*replay.obs.values(), replay.action, replay.reward):
             ring.random_(256) if ring.dtype == torch.uint8 else ring.normal_()
-        replay.head = replay.slots - 1 - replay.history  # full
+        replay.head = replay.slots - 1 - replay.lookback  # full
         return agent
 
     def learning_cycle(self, preset: PresetName, dtype: torch.dtype, *, compiled: bool) -> Callable[[], None]:

@@ -1,24 +1,30 @@
-"""The agent: act, observe, update. Composes the parts of this folder and knows no simulator, file or log."""
+"""The agent: act, observe, update. It composes the parts of this folder and knows no simulator, file or log."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from flashsac.config.schema import AgentConfig
 from flashsac.core.exploration import RepeatedNoise
-from flashsac.core.optimizer import adam_rates
-from flashsac.core.replay import Replay, sent
+from flashsac.core.optimizer import adam_step_size
+from flashsac.core.replay import Replay, to_device_async
 from flashsac.core.reward_scale import NoRewardScale, RewardScale
-from flashsac.core.update import Chance, Learner, Metrics, Rates
+from flashsac.core.update import Learner, Metrics, StepSizes, UpdateNoise
 from flashsac.types import Batch, Compiler, EnvSpec, Obs, Step
 
 
 class Agent:
     """FlashSAC for one simulator. `total_updates` is the length of the learning-rate schedule."""
+
+    METRICS: ClassVar[dict[str, str]] = {
+        "reward_scale": "divisor of rewards, in units of the task's return",
+        "learning_rate": "Adam's learning rate, the same for actor, critic and temperature",
+    }
 
     def __init__(
         self,
@@ -36,8 +42,8 @@ class Agent:
         self.device = torch.device(device)
         self.total_updates = max(1, total_updates)
         self.updates = 0
-        # Random numbers are drawn on the CPU by a generator of our own each: reproducible on every device, saved with the
-        # agent, and untouched by whatever else draws.
+        # Own generators on the CPU draw all random numbers: the same on every device, saved with the agent, and
+        # independent of the global random state.
         self._acting_rng = torch.Generator().manual_seed(seed)
         self._learning_rng = torch.Generator().manual_seed(seed + 1)
         with torch.random.fork_rng(devices=[]):
@@ -47,8 +53,8 @@ class Agent:
         self._update_critic: Callable[..., Metrics] = compiler(self.learner.update_critic)
         self._update_both: Callable[..., Metrics] = (
             compiler(self.learner.update_both)
-            if self.learner.encoder.costly
-            else _in_turn(compiler(self.learner.update_actor), self._update_critic)
+            if self.learner.encoder.shares_features
+            else _actor_then_critic(compiler(self.learner.update_actor), self._update_critic)
         )
         replay.compile(compiler)
         self.noise = RepeatedNoise(
@@ -65,38 +71,39 @@ class Agent:
         )
 
     @property
-    def warm(self) -> bool:
-        """False while nothing is learned: at the start, and again after the replay was lost, until there is enough to learn from."""
+    def ready_to_learn(self) -> bool:
+        """True once the warm-up is collected. A lost replay makes it False until as much is collected again."""
         collected = (self.replay.head - self.replay.lost) * self.spec.num_envs
         return collected >= self.config.warmup and self.replay.ready
 
     @torch.no_grad()
     def act(self, obs: Obs) -> Tensor:
-        """Actions that explore, in [-1, 1], on the simulator's device; uniformly random ones before anything was learned."""
-        if not self.warm and not self.updates:
+        """Exploring actions in [-1, 1], (envs, action_dim), on the simulator's device; uniform in the warm-up."""
+        if not self.ready_to_learn and not self.updates:
             shape = (self.spec.num_envs, self.spec.action_dim)
             return (2 * torch.rand(shape, generator=self._acting_rng) - 1).to(self.spec.device)
-        here = {group: rows.to(self.device).contiguous() for group, rows in obs.items() if group != "critic"}
-        return self._explore(here, self.noise.next()).to(self.spec.device)
+        shown = {group: rows.to(self.device).contiguous() for group, rows in obs.items() if group != "critic"}
+        return self._explore(shown, self.noise.next()).to(self.spec.device)
 
     def observe(self, obs: Obs, action: Tensor, step: Step) -> None:
-        """Remember one step of every environment."""
+        """Stores one transition of every environment."""
         self.replay.add(obs, action, step)
         self.reward_scale.observe(step.reward, step.terminated | step.truncated, step.valid)
 
     def update(self) -> Metrics:
         """One gradient step of the critic and, every `actor_delay`-th time, of actor and temperature."""
-        size, draw = self.config.batch_size, self._learning_rng
-        batch = self.replay.sample(size, draw, self.device)
-        noise = torch.randn(2, size, self.spec.action_dim, generator=draw, device="cpu")
-        chance = Chance(*(sent(x, self.device) for x in (self.learner.transform.draw(size, draw), *noise)))
+        size, generator = self.config.batch_size, self._learning_rng
+        batch = self.replay.sample(size, generator, self.device)
+        gaussian = torch.randn(2, size, self.spec.action_dim, generator=generator, device="cpu")
+        draws = (self.learner.transform.draw(size, generator), *gaussian)
+        noise = UpdateNoise(*(to_device_async(x, self.device) for x in draws))
         learning_rate, delay = self.learning_rate(), self.config.actor_delay
-        # All that comes from the host is sent before anything starts, or its end would have to be waited for.
-        steps = (self.updates // delay + 1, self.updates + 1)
-        rates = Rates(*(sent(adam_rates(learning_rate, number), self.device) for number in steps))
-        scale = sent(self.reward_scale.scale(), self.device)
+        # Everything from the host is sent before the update starts. Sent later, it would wait for the update to end.
+        counts = (self.updates // delay + 1, self.updates + 1)  # Adam steps of the actor, of the critic
+        step_sizes = StepSizes(*(to_device_async(adam_step_size(learning_rate, n), self.device) for n in counts))
+        scale = to_device_async(self.reward_scale.scale(), self.device)
         update = self._update_critic if self.updates % delay else self._update_both
-        metrics = update(batch, scale, chance, rates)
+        metrics = update(batch, scale, noise, step_sizes)
         self.updates += 1
         return metrics
 
@@ -107,8 +114,8 @@ class Agent:
         return end + 0.5 * (start - end) * (1 + math.cos(math.pi * progress))
 
     def restart_episodes(self, obs: Obs) -> None:
-        """The simulator was reset behind our back (a resumed run): close the open episodes and go on from `obs`."""
-        self.replay.cut(obs)
+        """Closes the open episodes and continues from `obs`, because the simulator was reset (a resumed run)."""
+        self.replay.truncate_episodes(obs)
         self.reward_scale.restart()
 
     def state_dict(self) -> dict:
@@ -133,10 +140,12 @@ class Agent:
         self.updates = state["updates"]
 
 
-def _in_turn(update_actor: Callable[..., Metrics], update_critic: Callable[..., Metrics]) -> Callable[..., Metrics]:
-    """Two units instead of one: the critic's is then compiled once, and not a second time within the other."""
+def _actor_then_critic(
+    update_actor: Callable[..., Metrics], update_critic: Callable[..., Metrics]
+) -> Callable[..., Metrics]:
+    """Two compiled units in sequence. The critic's is then compiled once, and not a second time within a joint unit."""
 
-    def update(batch: Batch, reward_scale: Tensor, chance: Chance, rates: Rates) -> Metrics:
-        return update_actor(batch, chance, rates) | update_critic(batch, reward_scale, chance, rates)
+    def update(batch: Batch, reward_scale: Tensor, noise: UpdateNoise, step_sizes: StepSizes) -> Metrics:
+        return update_actor(batch, noise, step_sizes) | update_critic(batch, reward_scale, noise, step_sizes)
 
     return update

@@ -1,10 +1,11 @@
-"""The networks: unit-norm layers with an ensemble axis, so that actor (one member) and critics share every line.
+"""The networks: unit-norm layers with an ensemble axis. Actor (one member) and critics share every layer.
 
 Activations have the shape (members, batch, features). Parameters carry the same leading axis.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 from typing import Any, Protocol
 
@@ -12,55 +13,22 @@ import torch
 from torch import Tensor, nn
 
 from flashsac.config.schema import AgentConfig
+from flashsac.core.low_precision import LowPrecisionMatmul
 
 ALL_ROWS = slice(None)
 MOMENTUM = 0.01
-"""Of BatchNorm's running statistics: the weight of the newest batch."""
+"""BatchNorm momentum: the weight of the newest batch in the running statistics."""
 
 
 def _unit_rows(weight: Tensor) -> Tensor:
     return weight / (weight.square().sum(-1, keepdim=True) + 1e-8).sqrt()
 
 
-class _Product(torch.autograd.Function):
-    """x weight^T for every member, in `dtype`; what goes in and comes out keeps its own type.
-
-    Ours, because autograd's own gradient of the weight comes out transposed in memory, which slows every kernel of the
-    optimizer, and because float16 needs its gradients scaled.
-    """
-
-    @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        if dtype == torch.float16:
-            # float16 ends at 65504, and a nearly constant feature can come out of BatchNorm far beyond any other: with this
-            # limit the product with a row of unit norm fits too.
-            limit = 65504 / math.sqrt(x.shape[-1])
-            x = x.clamp(-limit, limit)
-        low = x.to(dtype)
-        low_weight = weight.to(dtype)
-        ctx.save_for_backward(low, low_weight)
-        return torch.bmm(low, low_weight.mT).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        low, low_weight = ctx.saved_tensors
-        scale = None
-        if low.dtype == torch.float16:
-            # A gradient of a mean over thousands of rows lies below float16's smallest numbers: bring its largest entry up to
-            # where sums over those rows still fit.
-            scale = (grad.abs().amax() * low.shape[1] ** 0.5).clamp_min(1e-30)
-            grad = grad / scale
-        low_grad = grad.to(low.dtype)
-        grad_x = torch.bmm(low_grad, low_weight).to(grad.dtype)
-        grad_weight = torch.bmm(low_grad.mT, low).to(grad.dtype) if ctx.needs_input_grad[1] else None
-        if scale is not None:
-            grad_x = grad_x * scale
-            grad_weight = grad_weight * scale if grad_weight is not None else None
-        return grad_x, grad_weight, None
-
-
 class Linear(nn.Module):
-    """Bias-free product with rows of unit norm; a head adds a free bias. Only the product itself runs in low precision."""
+    """A linear layer whose weight rows have unit norm. Hidden layers have no bias; heads have a free one.
+
+    Only the matrix product runs in `dtype`; parameters and activations stay float32.
+    """
 
     def __init__(
         self, members: int, inputs: int, outputs: int, *, bias: bool = False, dtype: torch.dtype = torch.float32
@@ -74,8 +42,9 @@ class Linear(nn.Module):
         self.dtype = dtype
 
     def forward(self, x: Tensor, train: bool) -> Tensor:
-        # Only training passes may change weights: a gradient for the others would be computed for nobody.
-        y = _Product.apply(x, self.weight if train else self.weight.detach(), self.dtype)
+        """x: (members, batch, inputs) -> (members, batch, outputs)."""
+        # Only training passes change weights, so the others need no weight gradient.
+        y = LowPrecisionMatmul.apply(x, self.weight if train else self.weight.detach(), self.dtype)
         return y if self.bias is None else y + self.bias
 
     def projected(self) -> dict[nn.Parameter, Tensor]:
@@ -83,7 +52,7 @@ class Linear(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Normalises each member over its own batch. `train` is an argument, not a mode, because one update uses both."""
+    """BatchNorm for each member over its own batch. `train` is an argument, not a mode: one update uses both."""
 
     eps = 1e-5
     running_mean: Tensor
@@ -98,8 +67,9 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(members, 1, width))
 
     def forward(self, x: Tensor, train: bool) -> Tensor:
+        """x: (members, batch, width). A training pass also moves the running statistics."""
         if train:
-            var, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)
+            var, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)  # (members, 1, width)
             unbiased = var.detach() * (x.shape[1] / (x.shape[1] - 1))
             self.running_mean.lerp_(mean.detach(), self.momentum)
             self.running_var.lerp_(unbiased, self.momentum)
@@ -109,13 +79,14 @@ class BatchNorm(nn.Module):
 
     def projected(self) -> dict[nn.Parameter, Tensor]:
         """Scale and bias together have norm sqrt(width)."""
+        # (members, 1, 1)
         squares = self.scale.square().sum(-1, keepdim=True) + self.bias.square().sum(-1, keepdim=True)
         factor = math.sqrt(self.scale.shape[-1]) / (squares + 1e-8).sqrt()
         return {self.scale: self.scale * factor, self.bias: self.bias * factor}
 
 
 class RMSNorm(nn.Module):
-    """Bounds the feature norm of every sample."""
+    """RMSNorm: bounds the feature norm of every sample."""
 
     def __init__(self, members: int, width: int):
         super().__init__()
@@ -129,14 +100,17 @@ class RMSNorm(nn.Module):
 
 
 class NoNorm(nn.Module):
-    """Ablation: stands where a BatchNorm would."""
+    """Ablation: takes the place of a BatchNorm and changes nothing."""
 
     def forward(self, x: Tensor, train: bool) -> Tensor:
         return x
 
 
 class Block(nn.Module):
-    """Inverted residual: expand fourfold, contract, each with pre-activation BatchNorm; the second ReLU precedes the sum."""
+    """Inverted residual block with pre-activation BatchNorm (paper: Inverted Residual Backbone).
+
+    It expands fourfold, then contracts. The second ReLU comes before the residual sum.
+    """
 
     def __init__(self, members: int, width: int, *, residual: bool, batch_norm: bool, dtype: torch.dtype):
         super().__init__()
@@ -147,13 +121,13 @@ class Block(nn.Module):
         self.residual = residual
 
     def forward(self, x: Tensor, train: bool) -> Tensor:
-        h = torch.relu(self.expand_norm(self.expand(x, train), train))
-        h = torch.relu(self.contract_norm(self.contract(h, train), train))
+        h = torch.relu(self.expand_norm(self.expand(x, train), train))  # (members, batch, 4 width)
+        h = torch.relu(self.contract_norm(self.contract(h, train), train))  # (members, batch, width)
         return h + x if self.residual else h
 
 
 class Backbone(nn.Module):
-    """Embedder, blocks, RMSNorm. The first BatchNorm sees raw inputs: it is the observation normaliser."""
+    """Embedding, blocks, RMSNorm. The first BatchNorm sees raw inputs: it is the observation normaliser."""
 
     def __init__(
         self,
@@ -178,15 +152,15 @@ class Backbone(nn.Module):
         self.members = members
 
     def forward(self, x: Tensor, train: bool, rows: slice = ALL_ROWS) -> Tensor:
-        """x: (batch, inputs), shared by all members. `rows` are the ones that anybody will look at."""
-        h = self.embed(self.input_norm(x.expand(self.members, *x.shape), train), train)
+        """x: (batch, inputs), shared by all members -> (members, rows, width). `rows` are the rows in use."""
+        h = self.embed(self.input_norm(x.expand(self.members, *x.shape), train), train)  # (members, batch, width)
         for block in self.blocks:
             h = block(h, train)
         return self.output_norm(h[:, rows])
 
 
 class Actor(nn.Module):
-    """The actor: mean and log standard deviation of a Gaussian that tanh squashes into [-1, 1]."""
+    """The policy: mean and log standard deviation of a Gaussian that tanh squashes into [-1, 1]."""
 
     def __init__(self, obs_dim: int, action_dim: int, width: int, *, dtype: torch.dtype = torch.float32, **backbone):
         super().__init__()
@@ -195,13 +169,14 @@ class Actor(nn.Module):
         self.log_std = Linear(1, width, action_dim, bias=True, dtype=dtype)
 
     def forward(self, obs: Tensor, train: bool, rows: slice = ALL_ROWS) -> tuple[Tensor, Tensor]:
-        h = self.backbone(obs, train, rows)
-        log_std = -10.0 + 6.0 * (1.0 + torch.tanh(self.log_std(h, train)[0]))
+        """obs: (batch, features) -> mean and log_std, each (rows, action_dim)."""
+        h = self.backbone(obs, train, rows)  # (1, rows, width)
+        log_std = -10.0 + 6.0 * (1.0 + torch.tanh(self.log_std(h, train)[0]))  # in [-10, 2]
         return self.mean(h, train)[0], log_std
 
 
 class Critic(nn.Module):
-    """An ensemble of value networks on (observation, action) rows; the value head (losses.py) reads their outputs."""
+    """An ensemble of value networks on (features, action) rows. The value head (losses.py) reads their outputs."""
 
     def __init__(
         self, members: int, input_dim: int, width: int, outputs: int, *, dtype: torch.dtype = torch.float32, **backbone
@@ -211,13 +186,8 @@ class Critic(nn.Module):
         self.head = Linear(members, width, outputs, bias=True, dtype=dtype)
 
     def forward(self, x: Tensor, train: bool, rows: slice = ALL_ROWS) -> Tensor:
+        """x: (batch, features + action_dim) -> (members, rows, outputs)."""
         return self.head(self.backbone(x, train, rows), train)
-
-
-class Network(Protocol):
-    """What Actor and Critic share."""
-
-    def __call__(self, x: Tensor, train: bool, rows: slice = ALL_ROWS): ...
 
 
 class FeatureSource(Protocol):
@@ -248,7 +218,7 @@ def make_critic(
 
 
 def _backbone(config: AgentConfig, encoder: FeatureSource, dtype: torch.dtype) -> dict[str, Any]:
-    """The settings that shape the backbone of actor and critic. A new network switch is added here and in the schema."""
+    """The settings that shape both backbones. A new network switch is added here and in the schema."""
     return dict(
         blocks=config.blocks,
         residual=config.residual,
@@ -261,24 +231,40 @@ def _backbone(config: AgentConfig, encoder: FeatureSource, dtype: torch.dtype) -
 
 @torch.no_grad()
 def project_weights(network: nn.Module) -> None:
-    """Put every weight back on its sphere (paper: Weight Normalization)."""
+    """Projects every weight back onto its sphere (paper: Weight Normalization)."""
     for module in network.modules():
         if isinstance(module, Linear | BatchNorm | RMSNorm):
             for parameter, value in module.projected().items():
                 parameter.copy_(value)
 
 
-def keep_weights(network: nn.Module) -> None:
-    """Ablation: no projection."""
+def no_projection(network: nn.Module) -> None:
+    """Ablation: weights stay as the optimizer left them."""
 
 
-def cross_batch(network: Network, current: Tensor, following: Tensor, use: str):
-    """One pass over [current; following], so that both share BatchNorm statistics; the head only on the half in use."""
-    size = current.shape[0]
-    rows = slice(0, size) if use == "current" else slice(size, 2 * size)
-    return network(torch.cat([current, following]), True, rows)
+class Network(Protocol):
+    """The signature that Actor and Critic share."""
+
+    def __call__(self, x: Tensor, train: bool, rows: slice = ALL_ROWS): ...
 
 
-def separate_batch(network: Network, current: Tensor, following: Tensor, use: str):
-    """Ablation: each half is normalised by itself."""
-    return network(current if use == "current" else following, True)
+class Half(enum.Enum):
+    """The half of a joint batch [current; next] whose outputs are used."""
+
+    CURRENT = "current"
+    NEXT = "next"
+
+
+def cross_batch_forward(network: Network, current_rows: Tensor, next_rows: Tensor, *, half: Half):
+    """One training pass over 2 x batch rows, [current; next], which then share their BatchNorm statistics.
+
+    The heads only see the half in use (paper: Cross-Batch Value Prediction).
+    """
+    size = current_rows.shape[0]
+    rows = slice(0, size) if half is Half.CURRENT else slice(size, 2 * size)
+    return network(torch.cat([current_rows, next_rows]), True, rows)
+
+
+def separate_forward(network: Network, current_rows: Tensor, next_rows: Tensor, *, half: Half):
+    """Ablation: a training pass over one half alone, normalised by its own statistics."""
+    return network(current_rows if half is Half.CURRENT else next_rows, True)

@@ -11,18 +11,18 @@ BETAS = (0.9, 0.999)
 EPS = 1e-8
 
 
-def adam_rates(learning_rate: float, count: int) -> Tensor:
-    """Adam's two numbers for its `count`-th step: step size, and the factor that corrects the root of the second moment.
+def adam_step_size(learning_rate: float, count: int) -> Tensor:
+    """The two scalars of Adam's `count`-th step, (2,): its step size, and the correction of the second moment's root.
 
-    Computed here, once and in double precision, because in the compiled update they would be powers taken anew for every
-    few elements; a tensor, so that a schedule recompiles nothing.
+    Both include the bias correction. They are computed here, once and in double precision: the compiled update would
+    take the powers anew for every few elements. They are a tensor, so that a schedule recompiles nothing.
     """
     step_size = learning_rate / (1 - BETAS[0] ** count)
     return torch.tensor((step_size, 1 / math.sqrt(1 - BETAS[1] ** count)))
 
 
 class Adam:
-    """Adam without weight decay. It keeps no count: the caller knows how often it has stepped."""
+    """Adam without weight decay. The caller counts the steps."""
 
     def __init__(self, parameters: list[torch.nn.Parameter]):
         self.parameters = parameters
@@ -34,13 +34,13 @@ class Adam:
             mark_static_address(moment)  # what a CUDA graph changes in place must never move
 
     @torch.no_grad()
-    def step(self, gradients: tuple[Tensor, ...], rates: Tensor) -> None:
-        """`rates` comes from `adam_rates`."""
-        step_size, root_factor = rates[0], rates[1]
+    def step(self, gradients: tuple[Tensor, ...], step_size: Tensor) -> None:
+        """One step along `gradients`. `step_size` comes from `adam_step_size`."""
+        rate, root_correction = step_size[0], step_size[1]
         for p, g, m, v in zip(self.parameters, gradients, self.first, self.second, strict=True):
             m.lerp_(g, 1 - BETAS[0])
             v.mul_(BETAS[1]).addcmul_(g, g, value=1 - BETAS[1])
-            p.sub_(step_size * m / (v.sqrt() * root_factor + EPS))
+            p.sub_(rate * m / (v.sqrt() * root_correction + EPS))
 
     def state_dict(self) -> dict:
         return {"first": list(self.first), "second": list(self.second)}

@@ -8,6 +8,7 @@ episode ended: those final observations have a small ring of their own. Of a sta
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -100,6 +101,10 @@ class Windows:
 class Replay:
     """Uniform replay. `capacity` counts transitions over all environments."""
 
+    METRICS: ClassVar[dict[str, str]] = {
+        "invalid": "transitions dropped so far because their outcome is unknown: NaN, Inf, or no final observation",
+    }
+
     def __init__(
         self,
         spec: EnvSpec,
@@ -127,7 +132,7 @@ class Replay:
         self.obs, self.final_obs = ({group: stored[f"{kind}.{group}"] for group in kept} for kind in ("obs", "final"))
         self.action, self.reward = windows.action, windows.reward
         self.flags, self.final_index = windows.flags, windows.final_index
-        self.n_step, self.history = n_step, history(spec)
+        self.n_step, self.lookback = n_step, history(spec)
         self.slots, self.num_envs = self.reward.shape
         self.num_finals = next(iter(self.final_obs.values())).shape[0]
         self.head = 0
@@ -152,7 +157,7 @@ class Replay:
     @property
     def oldest(self) -> int:
         """The oldest step that sampling looks at: part of the history or the stack of images at the tail."""
-        return max(0, self.tail - self.history)
+        return max(0, self.tail - self.lookback)
 
     def add(self, obs: Obs, action: Tensor, step: Step) -> None:
         """Store one step of every environment."""
@@ -172,7 +177,7 @@ class Replay:
         self.head += 1
         self._forget()
 
-    def cut(self, obs: Obs) -> None:
+    def truncate_episodes(self, obs: Obs) -> None:
         """Episodes were restarted behind our back (a resumed simulator): end the newest steps as truncated, start from `obs`."""
         following = self.head % self.slots
         if self.head:
@@ -188,7 +193,7 @@ class Replay:
 
     def lose_before(self, step: int) -> None:
         """What came before is damaged."""
-        self.tail = max(self.tail, step + self.history)
+        self.tail = max(self.tail, step + self.lookback)
         self.lost = step
 
     def _store_finals(self, slot: int, envs: Tensor, rows: Obs) -> None:
@@ -201,7 +206,7 @@ class Replay:
 
     def _forget(self) -> None:
         """Move the tail past slots that were overwritten, or whose final observations were."""
-        self.tail = max(self.tail, self.head - (self.slots - 1 - self.history))
+        self.tail = max(self.tail, self.head - (self.slots - 1 - self.lookback))
         while self.tail < self.head and self._finals_before[self.tail % self.slots] < self.finals - self.num_finals:
             self.tail += 1
 
@@ -221,7 +226,7 @@ class Replay:
     def _draw(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         where = self.reward.device
         windows = self.head - self.tail - self.n_step + 1
-        flat = sent(torch.randint(windows * self.num_envs, (size,), generator=generator), where)
+        flat = to_device_async(torch.randint(windows * self.num_envs, (size,), generator=generator), where)
         return self.tail + flat // self.num_envs, flat % self.num_envs
 
     def gather(self, step: Tensor, env: Tensor, device: torch.device | None = None) -> Batch:
@@ -287,7 +292,7 @@ class Replay:
         return parts | {f"obs.{group}": ring for group, ring in self.obs.items()}
 
 
-def sent(x: Tensor, device: torch.device) -> Tensor:
+def to_device_async(x: Tensor, device: torch.device) -> Tensor:
     """To an accelerator without waiting for what it is doing: the driver copies unpinned memory before it returns, so `x` may go. Back
     to the CPU that would not do: what comes would be read before it is there."""
     return x.to(device, non_blocking=device.type != "cpu")
@@ -295,7 +300,7 @@ def sent(x: Tensor, device: torch.device) -> Tensor:
 
 def _to(batch: Batch, device: torch.device) -> Batch:
     def move(obs: Obs) -> Obs:
-        return {group: sent(rows, device) for group, rows in obs.items()}
+        return {group: to_device_async(rows, device) for group, rows in obs.items()}
 
-    action, reward, discount = (sent(x, device) for x in (batch.action, batch.reward, batch.discount))
+    action, reward, discount = (to_device_async(x, device) for x in (batch.action, batch.reward, batch.discount))
     return Batch(move(batch.obs), action, reward, discount, move(batch.next_obs))

@@ -1,4 +1,4 @@
-"""What is done to a batch before anybody learns from it, inside the compiled update; its random numbers come from outside."""
+"""Transforms of a batch before the update learns from it, compiled with the update. The agent makes their draws."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from flashsac.types import Batch, EnvSpec, Mirror, Obs
 
 
 class NoTransform:
-    """The default."""
+    """The default: the batch stays as it is."""
 
     def draw(self, size: int, generator: torch.Generator) -> Tensor:
-        """The random numbers of one batch."""
+        """The random draw for one batch of `size` transitions."""
         return torch.zeros(0, dtype=torch.int64)
 
     def __call__(self, batch: Batch, draw: Tensor) -> Batch:
@@ -22,27 +22,27 @@ class NoTransform:
 
 
 class RandomShift:
-    """Moves every image by up to `distance` pixels, its border repeated: one shift for a stack, another for the stack it led to.
+    """Shifts images by up to `distance` pixels and repeats their border (DrQ). Current and next stack shift apart.
 
-    Padding by `distance` and cropping back is reading each row and column somewhere else, with places outside clamped to the border.
+    Padding and cropping back equals reading rows and columns at shifted indices, clamped to the border.
     """
 
     def __init__(self, distance: int):
         self.distance = distance
 
     def draw(self, size: int, generator: torch.Generator) -> Tensor:
-        """(now or next, images, row or column)"""
+        """(2, size, 2): current or next stack, image, rows or columns."""
         return torch.randint(-self.distance, self.distance + 1, (2, size, 2), generator=generator)
 
     def __call__(self, batch: Batch, draw: Tensor) -> Batch:
-        now, following = (
-            obs | {"pixels": shifted(obs["pixels"], shift)}
+        obs, next_obs = (
+            obs | {"pixels": shift_images(obs["pixels"], shift)}
             for obs, shift in zip((batch.obs, batch.next_obs), draw, strict=True)
         )
-        return batch._replace(obs=now, next_obs=following)
+        return batch._replace(obs=obs, next_obs=next_obs)
 
 
-def shifted(images: Tensor, shift: Tensor) -> Tensor:
+def shift_images(images: Tensor, shift: Tensor) -> Tensor:
     """images: (batch, channels, height, width); shift: (batch, 2), rows and columns."""
     rows, columns = (
         (torch.arange(size, device=images.device) + shift[:, axis, None]).clamp(0, size - 1)
@@ -54,9 +54,9 @@ def shifted(images: Tensor, shift: Tensor) -> Tensor:
 
 
 class RandomMirror:
-    """Shows half of the transitions in a mirror: what a robot does on its left it could have done on its right.
+    """Mirrors half of the transitions, left and right exchanged.
 
-    As good as learning from both sides of every transition, at no more work for each update.
+    It gives the benefit of learning from both sides of every transition, at the cost of one.
     """
 
     def __init__(self, mirrors: dict[str, Mirror], device: torch.device):
@@ -66,18 +66,19 @@ class RandomMirror:
         }
 
     def draw(self, size: int, generator: torch.Generator) -> Tensor:
+        """(size, 1): True where a transition is mirrored."""
         return torch.rand(size, 1, generator=generator) < 0.5
 
     def __call__(self, batch: Batch, draw: Tensor) -> Batch:
-        def seen(rows: Tensor, group: str) -> Tensor:
+        def mirror(rows: Tensor, group: str) -> Tensor:
             source, sign = self.maps[group]
-            return torch.where(draw, rows[:, source] * sign, rows)
+            return torch.where(draw, rows[:, source] * sign, rows)  # (batch, width)
 
-        def all_seen(obs: Obs) -> Obs:
-            return {group: seen(rows, group) for group, rows in obs.items()}
+        def mirror_all(obs: Obs) -> Obs:
+            return {group: mirror(rows, group) for group, rows in obs.items()}
 
         return batch._replace(
-            obs=all_seen(batch.obs), action=seen(batch.action, "action"), next_obs=all_seen(batch.next_obs)
+            obs=mirror_all(batch.obs), action=mirror(batch.action, "action"), next_obs=mirror_all(batch.next_obs)
         )
 
 
@@ -89,7 +90,8 @@ def make_transform(
         if unknown:
             raise FlashSACError(
                 "--agent.symmetry needs to know how this robot looks in a mirror, but the task does not say so for "
-                f"{', '.join(unknown)}. Leave it off, or say it: EnvSpec.mirrors; tasks/symmetry.py builds them from joint names."
+                f"{', '.join(unknown)}. Leave it off, or say it: EnvSpec.mirrors; tasks/symmetry.py builds them "
+                "from joint names."
             )
         return RandomMirror(spec.mirrors, device)
     if not (spec.pixels and config.image_shift):
@@ -97,7 +99,7 @@ def make_transform(
     height, width = spec.pixels.height, spec.pixels.width
     if 2 * config.image_shift > min(height, width):
         raise FlashSACError(
-            f"--agent.image-shift {config.image_shift} is more than half of an image ({height} x {width}): little of it would be left "
-            "to see. About a twentieth of its side is usual (4 of 84)."
+            f"--agent.image-shift {config.image_shift} is more than half of an image ({height} x {width}): little of "
+            "it would be left to see. About a twentieth of its side is usual (4 of 84)."
         )
     return RandomShift(config.image_shift)

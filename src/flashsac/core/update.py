@@ -1,10 +1,13 @@
-"""One FlashSAC update, as the paper tells it: actor and temperature, critic and target. Each half is compiled as one unit."""
+"""One FlashSAC update, in the paper's order: actor and temperature, critic and target. Each half is compiled as a unit.
+
+Equation numbers are the paper's. Tensors start with the batch axis; critic outputs start with (members, batch).
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +16,15 @@ from flashsac.config.schema import AgentConfig
 from flashsac.core import losses
 from flashsac.core.encoders.build import make_encoder
 from flashsac.core.encoders.state import Features
-from flashsac.core.networks import cross_batch, keep_weights, make_actor, make_critic, project_weights, separate_batch
+from flashsac.core.networks import (
+    Half,
+    cross_batch_forward,
+    make_actor,
+    make_critic,
+    no_projection,
+    project_weights,
+    separate_forward,
+)
 from flashsac.core.optimizer import Adam
 from flashsac.core.transforms import make_transform
 from flashsac.types import Batch, EnvSpec, Obs
@@ -21,35 +32,49 @@ from flashsac.types import Batch, EnvSpec, Obs
 Metrics = dict[str, Tensor]
 
 
-class Chance(NamedTuple):
+class UpdateNoise(NamedTuple):
     """Everything random in one update."""
 
     transform: Tensor
+    """The draw of the batch transform (transforms.py)."""
     actor: Tensor
-    """Noise of the actions that the actor's loss looks at."""
+    """Gaussian noise of the actions in the actor loss, (batch, action_dim)."""
     target: Tensor
-    """... and of the next actions that the target critic judges."""
+    """Gaussian noise of the next actions in the critic target, (batch, action_dim)."""
 
 
-class Rates(NamedTuple):
-    """Step sizes, as Adam takes them."""
+class StepSizes(NamedTuple):
+    """Adam's step sizes, each (2,) from `adam_step_size`. They differ because the actor steps less often."""
 
     actor: Tensor
+    """Actor and temperature."""
     critic: Tensor
+    """Critic and encoder."""
 
 
 class Learner:
-    """Networks, optimizers, and the update. Everything that is optional is decided here, once."""
+    """Networks, optimizers, and the update. Every optional part is chosen here, once."""
+
+    METRICS: ClassVar[dict[str, str]] = {
+        "critic_loss": "critic loss: cross-entropy in nats, or squared error with --agent.value scalar",
+        "actor_loss": "actor loss: temperature x log-probability minus Q, in scaled reward",
+        "q": "mean Q-value of the batch over all critics, in scaled reward",
+        "reward": "mean n-step reward of the batch, divided by reward_scale",
+        "entropy": "entropy of the policy, in nats",
+        "temperature": "weight of the entropy (alpha), in scaled reward per nat",
+        "action_std": "mean standard deviation of the policy before tanh, in units of the action range [-1, 1]",
+    }
 
     def __init__(self, spec: EnvSpec, config: AgentConfig, device: torch.device, dtype: torch.dtype = torch.float32):
+        # The choices. Privileged observations reach the critic through the encoder (EnvSpec.critic_group).
         self.encoder = make_encoder(spec, config, dtype).to(device)
         self.value: losses.ValueHead = (
             losses.CategoricalValue(config.atoms, config.value_max, device)
             if config.value == "categorical"
             else losses.ScalarValue()
         )
-        self.paired: Callable = cross_batch if config.cross_batch else separate_batch
-        self.project: Callable[[nn.Module], None] = project_weights if config.weight_projection else keep_weights
+        self.joint_forward: Callable = cross_batch_forward if config.cross_batch else separate_forward
+        self.project: Callable[[nn.Module], None] = project_weights if config.weight_projection else no_projection
         self.transform = make_transform(spec, config, device)
         self.target_rate = config.target_rate
         self.entropy_target = losses.entropy_target(spec.action_dim, config.target_std)
@@ -70,48 +95,51 @@ class Learner:
         self.temperature_optimizer = Adam([self.log_temperature])
 
     def explore(self, obs: Obs, noise: Tensor) -> Tensor:
-        """Actions for collecting data."""
+        """Actions for collecting data, (envs, action_dim). `noise` has the same shape."""
         mean, log_std = self.actor(self.encoder.actor_features(obs), False)
         return torch.tanh(mean + log_std.exp() * noise)
 
-    # What is compiled. From state, where features cost nothing, an update with an actor step is the first and the third of these;
-    # from images it is the second, because the features are most of the work.
+    # The compiled units. From state, features cost nothing: an actor update is `update_actor`, then `update_critic`.
+    # From images, features are most of the work: `update_both` computes them once.
 
-    def update_actor(self, batch: Batch, chance: Chance, rates: Rates) -> Metrics:
-        batch = self.transform(batch, chance.transform)
+    def update_actor(self, batch: Batch, noise: UpdateNoise, step_sizes: StepSizes) -> Metrics:
+        batch = self.transform(batch, noise.transform)
         with torch.no_grad():
-            now, following = self.encoder(batch.obs), self.encoder(batch.next_obs)
-        return self._actor_step(now, following, chance.actor, rates.actor)
+            features, next_features = self.encoder(batch.obs), self.encoder(batch.next_obs)
+        return self._actor_step(features, next_features, noise.actor, step_sizes.actor)
 
-    def update_both(self, batch: Batch, reward_scale: Tensor, chance: Chance, rates: Rates) -> Metrics:
-        batch = self.transform(batch, chance.transform)
-        now, following = self._features(batch)
-        metrics = self._actor_step(now.detach(), following, chance.actor, rates.actor)
-        return metrics | self._critic_step(now, following, batch, reward_scale, chance.target, rates.critic)
+    def update_both(self, batch: Batch, reward_scale: Tensor, noise: UpdateNoise, step_sizes: StepSizes) -> Metrics:
+        batch = self.transform(batch, noise.transform)
+        features, next_features = self._features(batch)
+        metrics = self._actor_step(features.detach(), next_features, noise.actor, step_sizes.actor)
+        return metrics | self._critic_step(
+            features, next_features, batch, reward_scale, noise.target, step_sizes.critic
+        )
 
-    def update_critic(self, batch: Batch, reward_scale: Tensor, chance: Chance, rates: Rates) -> Metrics:
-        batch = self.transform(batch, chance.transform)
-        return self._critic_step(*self._features(batch), batch, reward_scale, chance.target, rates.critic)
+    def update_critic(self, batch: Batch, reward_scale: Tensor, noise: UpdateNoise, step_sizes: StepSizes) -> Metrics:
+        batch = self.transform(batch, noise.transform)
+        return self._critic_step(*self._features(batch), batch, reward_scale, noise.target, step_sizes.critic)
 
     def _features(self, batch: Batch) -> tuple[Features, Features]:
-        """Of the current observations, for the critic's loss to learn from, and of the next ones."""
+        """Features of current observations, with a gradient for the encoder, and of next observations, without."""
         with torch.no_grad():
-            following = self.encoder(batch.next_obs)
-        return self.encoder(batch.obs), following
+            next_features = self.encoder(batch.next_obs)
+        return self.encoder(batch.obs), next_features
 
-    def _actor_step(self, now: Features, following: Features, noise: Tensor, rates: Tensor) -> Metrics:
-        """Steps 1 and 2: policy, then temperature."""
-        mean, log_std = self.paired(self.actor, now.actor, following.actor, "current")
-        action, log_prob = losses.squash(mean, log_std, noise)
-        # The critic judges in eval mode: the policy's actions must not enter its statistics here.
-        q = self.value.mean(self.critic(torch.cat([now.critic, action], -1), False))
+    def _actor_step(self, features: Features, next_features: Features, noise: Tensor, step_size: Tensor) -> Metrics:
+        """Policy (eq. 2), then temperature (towards the entropy target of eq. 7)."""
+        # (batch, action_dim) each
+        mean, log_std = self.joint_forward(self.actor, features.actor, next_features.actor, half=Half.CURRENT)
+        action, log_prob = losses.squash(mean, log_std, noise)  # (batch, action_dim), (batch,)
+        # The critic runs in eval mode: the policy's actions must not enter its statistics here.
+        q = self.value.mean(self.critic(torch.cat([features.critic, action], -1), False))  # (members, batch)
         temperature = self.log_temperature.detach().exp()
         loss = losses.actor_loss(log_prob, q, temperature)
-        self.actor_optimizer.step(torch.autograd.grad(loss, self.actor_parameters), rates)
+        self.actor_optimizer.step(torch.autograd.grad(loss, self.actor_parameters), step_size)
         self.project(self.actor)
 
         temperature_loss = losses.temperature_loss(self.log_temperature, log_prob, self.entropy_target)
-        self.temperature_optimizer.step(torch.autograd.grad(temperature_loss, [self.log_temperature]), rates)
+        self.temperature_optimizer.step(torch.autograd.grad(temperature_loss, [self.log_temperature]), step_size)
         return {
             "actor_loss": loss.detach(),
             "entropy": -log_prob.detach().mean(),
@@ -120,31 +148,38 @@ class Learner:
         }
 
     def _critic_step(
-        self, now: Features, following: Features, batch: Batch, reward_scale: Tensor, noise: Tensor, rates: Tensor
+        self,
+        features: Features,
+        next_features: Features,
+        batch: Batch,
+        reward_scale: Tensor,
+        noise: Tensor,
+        step_size: Tensor,
     ) -> Metrics:
-        """Steps 3 and 4: critics and encoder, then the critics' slow target."""
-        reward = batch.reward / reward_scale
-        current = torch.cat([now.critic, batch.action], -1)
+        """Critics and encoder (eq. 4 and 5, as cross-entropy of distributions), then the target critics (eq. 3)."""
+        reward = batch.reward / reward_scale  # eq. 6, (batch,)
+        current_rows = torch.cat([features.critic, batch.action], -1)  # (batch, critic features + action_dim)
         with torch.no_grad():
-            mean, log_std = self.actor(following.actor, False)
-            next_action, next_log_prob = losses.squash(mean, log_std, noise)
-            after = torch.cat([following.critic, next_action], -1)
-            target_out = self.paired(self.target, current, after, "following")
-            entropy_cost = self.log_temperature.exp() * next_log_prob
-        out = self.paired(self.critic, current, after, "current")
+            mean, log_std = self.actor(next_features.actor, False)
+            next_action, next_log_prob = losses.squash(mean, log_std, noise)  # (batch, action_dim), (batch,)
+            next_rows = torch.cat([next_features.critic, next_action], -1)
+            target_out = self.joint_forward(self.target, current_rows, next_rows, half=Half.NEXT)
+            entropy_cost = self.log_temperature.exp() * next_log_prob  # (batch,)
+        out = self.joint_forward(self.critic, current_rows, next_rows, half=Half.CURRENT)  # (members, batch, outputs)
         loss = self.value.loss(out, target_out, reward, batch.discount, entropy_cost)
-        auxiliary, more = self.encoder.auxiliary(batch)
-        gradients = torch.autograd.grad(loss + auxiliary, [*self.critic_parameters, *self.encoder_parameters])
-        self.critic_optimizer.step(gradients[: len(self.critic_parameters)], rates)
-        self.encoder_optimizer.step(gradients[len(self.critic_parameters) :], rates)
+        auxiliary_loss, auxiliary_metrics = self.encoder.auxiliary_loss(batch)
+        gradients = torch.autograd.grad(loss + auxiliary_loss, [*self.critic_parameters, *self.encoder_parameters])
+        self.critic_optimizer.step(gradients[: len(self.critic_parameters)], step_size)
+        self.encoder_optimizer.step(gradients[len(self.critic_parameters) :], step_size)
         self.project(self.critic)
         with torch.no_grad():
             for online, slow in zip(self.critic_parameters, self.target.parameters(), strict=True):
                 slow.lerp_(online, self.target_rate)
-        return {"critic_loss": loss.detach(), "q": self.value.mean(out.detach()).mean(), "reward": reward.mean()} | more
+        metrics = {"critic_loss": loss.detach(), "q": self.value.mean(out.detach()).mean(), "reward": reward.mean()}
+        return metrics | auxiliary_metrics
 
     def finite(self) -> bool:
-        """False once anything has become NaN or Inf, from which no update leads back. Waits for the device."""
+        """False once any weight or moment is NaN or Inf; no update recovers from that. Waits for the device."""
         tensors = torch.utils._pytree.tree_leaves(self.state_dict())
         return bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all())
 

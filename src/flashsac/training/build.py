@@ -10,6 +10,10 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from flashsac.core.agent import Agent
+from flashsac.core.encoders.build import ENCODERS
+from flashsac.core.replay import Replay
+from flashsac.core.update import Learner
+from flashsac.policies.evaluation import Evaluation
 from flashsac.policies.evaluation_process import make_evaluator
 from flashsac.runs.best import BestPolicy
 from flashsac.runs.checkpoint import CheckpointStore
@@ -22,11 +26,18 @@ from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget, interv
 from flashsac.training.health import SimulatorWatch
 from flashsac.training.hooks import Hooks
 from flashsac.training.precision import DTYPES, precision_notes
-from flashsac.training.progress import COLUMNS, Progress
+from flashsac.training.progress import Progress
 from flashsac.training.replay_storage import make_replay, remove_ring
 from flashsac.training.saving import restore
 from flashsac.training.session import Session
 from flashsac.training.trainer import Trainer
+
+COLUMNS = [
+    name
+    for part in (Trainer, EpisodeStats, Evaluation, Learner, Agent, Replay, Clock, *ENCODERS)
+    for name in part.METRICS
+]
+"""The columns of metrics.csv: every part declares its own."""
 
 
 class Closable(Protocol):

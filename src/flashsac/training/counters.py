@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,6 +33,11 @@ class UpdateBudget:
 class Clock:
     """Seconds spent training, over all the processes that a run may have had."""
 
+    METRICS: ClassVar[dict[str, str]] = {
+        "seconds": "training time so far, evaluations not counted",
+        "steps_per_second": "transitions per second since the last row",
+    }
+
     def __init__(self) -> None:
         self.seconds, self._step, self._since = 0.0, 0, 0.0
 
@@ -47,6 +53,12 @@ class Clock:
 
 class EpisodeStats:
     """Returns and lengths of the latest training episodes."""
+
+    METRICS: ClassVar[dict[str, str]] = {
+        "episodes": "training episodes finished so far",
+        "return": "mean return of the latest training episodes",
+        "length": "mean length of the latest training episodes, in steps",
+    }
 
     def __init__(self, num_envs: int):
         self.returns, self.lengths = torch.zeros(num_envs), torch.zeros(num_envs)

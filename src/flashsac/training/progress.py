@@ -12,11 +12,6 @@ from typing import Any
 
 PLAIN_INTERVAL = 5.0
 """Seconds between plain progress lines; evaluations are always shown."""
-COLUMNS = (
-    "step updates episodes return length eval_return eval_length eval_success critic_loss actor_loss q reward entropy "
-    "temperature action_std reward_scale learning_rate invalid seconds steps_per_second velocity_loss next_obs_loss"
-).split()
-"""The columns of metrics.csv."""
 
 
 class _Stdout:

@@ -107,7 +107,7 @@ def _drop_lost_replay(session: Session, checkpoint: Checkpoint) -> str:
     agent = session.agent
     agent.replay.lose_before(checkpoint.lost_until)
     session.budget.owed = 0.0  # for transitions that are gone
-    again = "" if agent.warm else f"; learning goes on when there are {session.config.agent.warmup:,} again"
+    again = "" if agent.ready_to_learn else f"; learning goes on when there are {session.config.agent.warmup:,} again"
     left = f"{len(agent.replay):,} transitions are left{again}"
     return f"warning: part of the replay is damaged and was dropped; {left}"
 

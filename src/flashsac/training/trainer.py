@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -37,6 +38,11 @@ class Result:
 class Trainer:
     """Runs a session to its end, or until it is told to stop. Either way everything is saved."""
 
+    METRICS: ClassVar[dict[str, str]] = {
+        "step": "transitions collected so far",
+        "updates": "gradient updates so far",
+    }
+
     def __init__(self, session: Session, hooks: Sequence[Hooks] = ()):
         self.session, self.hooks = session, tuple(hooks)
         self._saver = Saver(session, self._tell_saved)
@@ -63,7 +69,7 @@ class Trainer:
                 step = self._iterate()
                 previous, session.step = session.step, session.step + num_envs
                 last = session.step >= config.steps
-                if session.agent.warm:
+                if session.agent.ready_to_learn:
                     session.budget.earn(num_envs)
                     if last or self._overlapping is None:
                         self._learn()
@@ -125,7 +131,7 @@ class Trainer:
     def _learn(self) -> None:
         """The updates that are due."""
         session = self.session
-        if not session.agent.warm:
+        if not session.agent.ready_to_learn:
             return
         self._announce_compiling_once()
         try:
@@ -142,7 +148,7 @@ class Trainer:
         self._after("learning")
 
     def _announce_compiling_once(self) -> None:
-        if self._announce_compiling and self.session.agent.warm:
+        if self._announce_compiling and self.session.agent.ready_to_learn:
             self.session.progress.say("compiling (a minute or two the first time, seconds later) ...")
             self._announce_compiling = False
 

@@ -1,5 +1,5 @@
-"""What the networks are given of an observation: a state vector as it is, images through a convolutional encoder.
+"""Encoders turn observations into the features that actor and critic see.
 
-There is one encoder. It learns from the critic's loss alone; the actor takes its features as they are. Next observations are
-encoded by the same weights, without a gradient: the slow target critic has no encoder of its own (as in DrQ-v2).
+An agent has one encoder. It learns from the critic loss and its own auxiliary loss, not from the actor loss. The same
+weights encode next observations, without a gradient: the target critic has no encoder of its own (as in DrQ-v2).
 """

@@ -1,4 +1,4 @@
-"""Which encoder an environment's observations need."""
+"""The choice of the encoder, by the observations that an environment offers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from flashsac.core.encoders.pixels import PixelEncoder
 from flashsac.core.encoders.state import StateEncoder
 from flashsac.types import EnvSpec
 
+ENCODERS = (StateEncoder, PixelEncoder, ContextEncoder)
 Encoder = StateEncoder | PixelEncoder
 
 

@@ -1,12 +1,13 @@
-"""A context estimator (CENet, of DreamWaQ): what the last observations say of the robot and the ground, for the actor.
+"""The context estimator (CENet of DreamWaQ): it estimates for the actor what one observation does not show.
 
-It guesses the base's velocity, which no sensor on the robot shows, and a few numbers from which, with that velocity, the next
-observation can be told. Simulation knows both, so it learns from them directly; the actor takes its guesses as they are.
+From the last observations it estimates the base's velocity, which no sensor on the robot measures, and a latent vector.
+A decoder predicts the next observation from both. Simulation knows both targets, so the estimator is supervised.
 """
 
 from __future__ import annotations
 
 import itertools
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +18,18 @@ from flashsac.core.encoders.state import Features, StateEncoder
 from flashsac.types import Batch, EnvSpec, Obs
 
 WIDTHS = (128, 64)
-"""Of the estimator's layers; the decoder's are the same, backwards."""
+"""Hidden widths of the estimator. The decoder has the same in reverse order."""
 VELOCITY = 3
+"""Dimensions of the base's linear velocity."""
 
 
 class ContextEncoder(StateEncoder):
-    """The actor sees its observation, the velocity that is guessed, and the latent; the critic what it sees anyway."""
+    """The actor gets its observation, the estimated velocity and the latent; the critic gets its own observation."""
+
+    METRICS: ClassVar[dict[str, str]] = {
+        "velocity_loss": "squared error of the estimated base velocity, in (m/s)^2 unless the task scales it",
+        "next_obs_loss": "squared error of the predicted next observation, in variances of the observation",
+    }
 
     def __init__(self, spec: EnvSpec, config: AgentConfig):
         super().__init__(spec)
@@ -37,26 +44,29 @@ class ContextEncoder(StateEncoder):
         return Features(self.actor_features(obs), obs[self.groups[1]])
 
     def actor_features(self, obs: Obs) -> Tensor:
-        return torch.cat([obs["actor"], self._context(obs["history"])], 1)
+        return torch.cat([obs["actor"], self._context(obs["history"])], 1)  # (batch, obs + 3 + latent)
 
-    def auxiliary(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Squared errors of the velocity and of the next observation, in units of its spread."""
+    def auxiliary_loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Squared errors of the velocity and of the normalised next observation."""
         self.norm.observe(batch.obs["actor"])
-        context = self._context(batch.obs["history"])
-        velocity = batch.obs[self.groups[1]][:, self.velocity_columns]
+        context = self._context(batch.obs["history"])  # (batch, 3 + latent)
+        velocity = batch.obs[self.groups[1]][:, self.velocity_columns]  # (batch, 3)
         velocity_loss = F.mse_loss(context[:, :VELOCITY], velocity)
         next_loss = F.mse_loss(self.decoder(context), self.norm(batch.next_obs["actor"]))
         return velocity_loss + next_loss, {"velocity_loss": velocity_loss.detach(), "next_obs_loss": next_loss.detach()}
 
     def _context(self, history: Tensor) -> Tensor:
-        """The velocity, then the latent, which is bounded so that it cannot run away from an actor that follows slowly."""
-        frames = self.norm(history.unflatten(1, (self.history, -1)))
+        """Velocity and latent, (batch, 3 + latent), of a history, (batch, history x obs).
+
+        The latent is bounded. An unbounded one would change faster than the actor can follow.
+        """
+        frames = self.norm(history.unflatten(1, (self.history, -1)))  # (batch, history, obs)
         velocity, latent = self.estimator(frames.flatten(1)).tensor_split([VELOCITY], 1)
         return torch.cat([velocity, torch.tanh(latent)], 1)
 
 
 class RunningNorm(nn.Module):
-    """Observations at mean zero and spread one, by running statistics."""
+    """Normalises observations to mean zero and variance one, by running statistics."""
 
     momentum = 0.01
     mean: Tensor

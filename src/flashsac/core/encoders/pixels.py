@@ -1,6 +1,8 @@
-"""Images through a convolutional encoder."""
+"""The encoder of images: convolutions and a bottleneck."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,42 +16,44 @@ from flashsac.types import Batch, EnvSpec, Obs, Pixels
 
 STRIDES = (2, 1, 1, 1)
 SMALLEST = 15
-"""Height and width below which the last convolution would have nothing left to look at."""
+"""The smallest height and width that leave the last convolution an output."""
 
 
 class PixelEncoder(nn.Module):
-    """Images, and beside them the state vectors that there are, the privileged ones for the critic alone."""
+    """Image features, followed by the state vectors. Only the critic gets the privileged ones."""
 
-    costly = True
-    # Every step of the encoder moves the mean of its features, within a hundred updates by many times their spread: statistics that
-    # old would turn what is learned in training mode into noise when acting. So those of the newest batch are taken.
+    METRICS: ClassVar[dict[str, str]] = {}
+    shares_features = True
+    # Every encoder step moves the mean of the features, within a hundred updates by many standard deviations. With
+    # statistics that old, acting (eval mode) would not match training. So the newest batch alone sets them.
     momentum = 1.0
 
     def __init__(self, spec: EnvSpec, config: AgentConfig, dtype: torch.dtype = torch.float32):
         super().__init__()
         assert spec.pixels is not None
         self.images = ImageEncoder(spec.pixels, config.image_channels, config.image_features, dtype)
-        groups = (("actor",), (spec.critic_group,))
-        self.groups = tuple(tuple(group for group in some if group in spec.obs) for some in groups)
-        self.widths = tuple(config.image_features + sum(spec.obs[group] for group in some) for some in self.groups)
+        both = (("actor",), (spec.critic_group,))
+        self.groups = tuple(tuple(group for group in groups if group in spec.obs) for groups in both)
+        self.widths = tuple(config.image_features + sum(spec.obs[group] for group in groups) for groups in self.groups)
 
     def forward(self, obs: Obs) -> Features:
-        seen = self.images(obs["pixels"])
-        return Features(*(torch.cat([seen, *(obs[group] for group in some)], -1) for some in self.groups))
+        images = self.images(obs["pixels"])  # (batch, image features)
+        return Features(*(torch.cat([images, *(obs[group] for group in groups)], -1) for groups in self.groups))
 
     def actor_features(self, obs: Obs) -> Tensor:
         return torch.cat([self.images(obs["pixels"]), *(obs[group] for group in self.groups[0])], -1)
 
-    def auxiliary(self, batch: Batch) -> tuple[float, dict[str, Tensor]]:
+    def auxiliary_loss(self, batch: Batch) -> tuple[float, dict[str, Tensor]]:
+        """No loss; the mean image follows the batch."""
         self.images.observe(batch.obs["pixels"])
         return 0.0, {}
 
 
 class ImageEncoder(nn.Module):
-    """Four convolutions, then a bottleneck whose outputs are bounded: linear, LayerNorm, tanh (paper: vision table, DrQ-v2).
+    """Four convolutions, then a bounded bottleneck: linear, LayerNorm, tanh (paper: vision hyperparameters; DrQ-v2).
 
-    What all images have in common is taken off them first, as BatchNorm does with a state's numbers: it would fill the bottleneck, and
-    what moves would be a small ripple on it.
+    It subtracts the mean image first, as BatchNorm does for a state. Otherwise the background would dominate the
+    bottleneck, and motion would be a small signal beside it.
     """
 
     mean: Tensor
@@ -64,7 +68,8 @@ class ImageEncoder(nn.Module):
         height, width = (_size_after(size) for size in (pixels.height, pixels.width))
         if min(height, width) < 1:
             raise UnsupportedSpace(
-                f"images of {pixels.height} x {pixels.width} are too small: four convolutions need {SMALLEST} x {SMALLEST} or more."
+                f"images of {pixels.height} x {pixels.width} are too small: four convolutions need "
+                f"{SMALLEST} x {SMALLEST} or more."
             )
         self.bottleneck = nn.Linear(channels * height * width, features)
         nn.init.orthogonal_(self.bottleneck.weight)
@@ -76,7 +81,7 @@ class ImageEncoder(nn.Module):
         self.register_buffer("batches", torch.zeros(()))
 
     def observe(self, images: Tensor) -> None:
-        """The mean image, of the first batches as it is, later with the memory of a BatchNorm."""
+        """Moves the mean image: the plain mean of the first batches, later an average with BatchNorm's momentum."""
         self.batches.add_(1.0)
         self.mean.lerp_(self._scaled(images).mean(0), (1.0 / self.batches).clamp_min(MOMENTUM))
 
@@ -84,16 +89,17 @@ class ImageEncoder(nn.Module):
         return images.float() / 255.0 - 0.5
 
     def forward(self, images: Tensor) -> Tensor:
-        # Channels last: on a CPU the convolutions take a tenth to a quarter less time (benchmarks/convolution_layout.py).
+        """images: (batch, stack x channels, height, width) in uint8 -> (batch, features) in [-1, 1]."""
+        # Channels last: on a CPU the convolutions take 10 to 25% less time (benchmarks/convolution_layout.py).
         x = (self._scaled(images) - self.mean).to(self.dtype, memory_format=torch.channels_last)
         for convolution in self.convolutions:
-            x = convolution(x).relu()
+            x = convolution(x).relu()  # (batch, channels, smaller height, smaller width)
         flat = F.linear(x.flatten(1), self.bottleneck.weight.to(self.dtype)).float() + self.bottleneck.bias
         return torch.tanh(self.norm(flat))
 
 
 class Convolution(nn.Conv2d):
-    """In the type of its input; weights stay float32. For a ReLU after it."""
+    """A convolution in the type of its input, initialised for the ReLU after it. Weights stay float32."""
 
     def reset_parameters(self) -> None:
         nn.init.orthogonal_(self.weight, nn.init.calculate_gain("relu"))
