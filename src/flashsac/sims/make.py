@@ -44,7 +44,9 @@ def _simulate(task: Task, simulator: Simulator, request: EnvRequest) -> VecEnv:
             f"--env.options are for {' and '.join(with_options())}, but {task.full_name} runs on {simulator.name}."
         )
     env = simulator.make(task, request)
-    env.spec = suites()[task.suite].annotate_spec(env.spec, task)
+    spec = suites()[task.suite].annotate_spec(env.spec, task)
+    if spec is not env.spec:
+        env.spec = spec
     return env
 
 

@@ -29,11 +29,7 @@ SIMULATOR = Simulator(
     packages={"playground": Package("mujoco_playground", extra("playground", own_environment=True))},
     suites=(
         Suite(
-            "playground",
-            "MuJoCo Playground: humanoids, quadrupeds, hands",
-            "parallel",
-            0.97,
-            annotate_spec=_annotate,
+            "playground", "MuJoCo Playground: humanoids, quadrupeds, hands", "parallel", 0.97, annotate_spec=_annotate
         ),
     ),
     distributions=("playground", "jax", "mujoco"),
