@@ -316,9 +316,8 @@ class Trainer:
 
     def policy(self) -> Policy:
         """A copy of the policy as it is now. The copy that is evaluated is the one that is saved."""
-        learner, spec, env = self.agent.learner, self.env.spec, self.config.env
-        about = (self.run.task, spec, self.config.agent)
-        return snapshot(learner.actor, learner.encoder, *about, blind=env.blind, options=env.options)
+        learner = self.agent.learner
+        return snapshot(learner.actor, learner.encoder, self.run.task, self.env.spec, self.config)
 
     def _save_policy(self, policy: Policy, path: Path) -> None:
         self._check_networks()  # an episode that NaN ends at once may well have the best return of all
