@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import flashsac
-from flashsac.config.schema import AgentConfig, EnvConfig
+from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.core.update import Learner
 from flashsac.errors import EvaluationAbandoned, FlashSACError
 from flashsac.policies.evaluation import Evaluator
@@ -37,8 +37,8 @@ TELLING = "tests.toy_envs:Telling"
 def random_policy(seed: int, task: str = TASK) -> Policy:
     torch.manual_seed(seed)
     spec = make_env(task, CONFIG).spec
-    config = AgentConfig()
-    learner = Learner(spec, config, torch.device("cpu"))
+    config = TrainConfig()
+    learner = Learner(spec, config.agent, torch.device("cpu"))
     return snapshot(learner.actor, learner.encoder, task, spec, config)
 
 

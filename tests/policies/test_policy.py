@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from flashsac.config.schema import AgentConfig
+from flashsac.config.schema import AgentConfig, EnvConfig, TrainConfig
 from flashsac.core.update import Learner
 from flashsac.policies.policy import Policy, read_policy, snapshot
 from flashsac.types import EnvSpec, Pixels
@@ -23,7 +23,8 @@ IMAGES = EnvSpec(1, {}, 2, LOW, HIGH, None, pixels=Pixels(3, 16, 16, 2))
 def learner_and_policy(spec: EnvSpec, config: AgentConfig) -> tuple[Learner, Policy]:
     torch.manual_seed(0)
     learner = Learner(spec, config, torch.device("cpu"))
-    return learner, snapshot(learner.actor, learner.encoder, "custom:toy", spec, config, blind=True, options=("a=1",))
+    settings = TrainConfig(agent=config, env=EnvConfig(blind=True, options=("a=1",)))
+    return learner, snapshot(learner.actor, learner.encoder, "custom:toy", spec, settings)
 
 
 def observations(policy: Policy) -> dict[str, np.ndarray]:

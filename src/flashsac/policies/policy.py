@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from flashsac.config.schema import AgentConfig, EnvConfig
+from flashsac.config.schema import AgentConfig, EnvConfig, TrainConfig
 from flashsac.core.encoders.build import Encoder, make_encoder
 from flashsac.core.networks import Actor, make_actor
 from flashsac.errors import CheckpointError
@@ -141,17 +140,8 @@ class Policy:
         return torch.tanh(self.actor(features, False)[0]).to(there)
 
 
-def snapshot(
-    actor: Actor,
-    encoder: Encoder,
-    task: str,
-    spec: EnvSpec,
-    config: AgentConfig,
-    *,
-    blind: bool = False,
-    options: Sequence[str] = (),
-) -> Policy:
-    """Copy networks that are still learning into a policy, in fp32 and on the same device; `blind`, `options` as in EnvConfig."""
+def snapshot(actor: Actor, encoder: Encoder, task: str, spec: EnvSpec, config: TrainConfig) -> Policy:
+    """Copy networks that are still learning into a policy, in fp32 and on the same device."""
     meta: dict[str, Any] = {
         "format": FORMAT,
         "version": version("flashsac") or "unknown",
@@ -159,10 +149,10 @@ def snapshot(
         "obs_dim": spec.obs.get("actor", 0),
         "action_low": spec.action_low,
         "action_high": spec.action_high,
-        "agent": dataclasses.asdict(config),
+        "agent": dataclasses.asdict(config.agent),
     }
-    meta |= {"blind": True} if blind else {}
-    meta |= {"options": list(options)} if options else {}
+    meta |= {"blind": True} if config.env.blind else {}
+    meta |= {"options": list(config.env.options)} if config.env.options else {}
     meta |= {"history": spec.history} if spec.history else {}
     meta |= {"pixels": dataclasses.asdict(spec.pixels)} if spec.pixels else {}
     return policy_from(meta, _weights(actor, encoder), source="the trainer")

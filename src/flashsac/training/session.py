@@ -67,6 +67,5 @@ class Session:
 
     def policy(self) -> Policy:
         """A copy of the policy as it stands now. The copy that is evaluated is the one that is saved."""
-        learner, env = self.agent.learner, self.config.env
-        about = (self.run.task, self.env.spec, self.config.agent)
-        return snapshot(learner.actor, learner.encoder, *about, blind=env.blind, options=env.options)
+        learner = self.agent.learner
+        return snapshot(learner.actor, learner.encoder, self.run.task, self.env.spec, self.config)
