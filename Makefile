@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO_RUN ?= runs/demo
 SEED ?= 0
 
-.PHONY: setup demo test test-sims check format clean
+.PHONY: setup demo test test-fast test-sims check format clean
 
 setup: $(VENV)/.installed
 
@@ -24,6 +24,10 @@ demo: setup
 
 test: check
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
+
+# The daily loop: no training longer than a second, no storm of processes.
+test-fast: setup
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not slow"
 
 # Every simulator that can be installed, each in a virtual environment of its own; SIMS="genesis mjlab" for some of them.
 test-sims: setup

@@ -117,3 +117,11 @@ def test_the_simulator_of_the_docs_trains(tmp_path, monkeypatch):
     exec(compile(short, "add-a-simulator.md", "exec"), names)
     assert names["result"].step == 60_000
     assert names["result"].best > 0, "better than falling"
+
+
+def test_the_map_names_only_what_is_there():
+    text = (ROOT / "docs" / "where-to-change-what.md").read_text()
+    named = {path for path in re.findall(r"`([\w/.-]+)`", text) if "/" in path and not path.startswith("src/")}
+    assert len(named) > 60
+    for path in named:
+        assert (ROOT / path).exists() or (ROOT / "src" / "flashsac" / path).exists(), path

@@ -20,6 +20,7 @@ _HOMES = {
     "configure": "flashsac.sims.defaults",
     "load_policy": "flashsac.policies.find",
     "Policy": "flashsac.policies.policy",
+    "Hooks": "flashsac.training.hooks",
     "TrainConfig": "flashsac.config.schema",
     "FlashSACError": "flashsac.errors",
     "make_env": "flashsac.sims.make",
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
     from flashsac.sims.check import check_env
     from flashsac.sims.defaults import configure
     from flashsac.sims.make import make_env
+    from flashsac.training.hooks import Hooks
 
 __all__ = [
     "FlashSACError",
+    "Hooks",
     "Policy",
     "TrainConfig",
     "__version__",
