@@ -178,3 +178,17 @@ def test_what_is_lost_takes_the_stacks_with_it_that_reach_into_it():
 def test_a_frame_takes_little_more_than_its_bytes():
     spec = EnvSpec(1, {}, 6, (-1.0,) * 6, (1.0,) * 6, 500, pixels=Pixels(3, 84, 84, 3))
     assert layout_bytes(layout(spec, 1_000_000, 3, torch.float32)) / 1_000_000 <= 1.05 * 3 * 84 * 84
+
+
+def test_the_layout_names_everything_that_is_allocated():
+    spec, allocated = make_spec(2, 3, obs={"actor": 4, "critic": 5}), {}
+
+    def allocate(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        allocated[name] = (shape, dtype)
+        return torch.zeros(shape, dtype=dtype)
+
+    replay = Replay(spec, 100, discount=GAMMA, allocate=allocate)
+    on_the_host = {"finals_before": ((replay.slots,), torch.int32)}
+    assert layout(spec, 100, 1, torch.float32) == allocated | on_the_host
+    vectors = {f"{kind}.{group}" for kind in ("obs", "final") for group in spec.obs}
+    assert allocated.keys() == vectors | {"pixels", "action", "reward", "flags", "final_index"}

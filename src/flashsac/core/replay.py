@@ -1,8 +1,8 @@
-"""The replay ring: every observation once, n-step windows that respect episodes, true discounts.
+"""The replay: every observation is stored once, and sampled as n-step windows.
 
-Time runs along the first axis, environments along the second: slot t holds the observation of step t and, once the step
-is done, its action, reward and outcome. The observation a step led to is simply the one in slot t + 1, except where an
-episode ended: those final observations have a small ring of their own. Of a stack of images only the newest is stored.
+Time runs along the first axis, environments along the second. Slot t holds the observation of step t and, once the step
+is done, its action, reward and outcome. The next observation lies in slot t + 1, except where an episode ended: final
+observations have a small ring of their own.
 """
 
 from __future__ import annotations
@@ -13,89 +13,42 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from flashsac.core.rings import FrameRing, HistoryRing, Ring, VectorRing
+from flashsac.core.rings import Allocator, Size, Storage
+from flashsac.core.windows import INVALID, TERMINATED, TRUNCATED, Windows
 from flashsac.errors import BadSimulation
 from flashsac.types import Batch, Compiler, EnvSpec, Obs, Step
 
-TERMINATED, TRUNCATED, INVALID = 1, 2, 4
-
-Allocator = Callable[[str, tuple[int, ...], torch.dtype], Tensor]
-"""(name, shape, dtype) -> storage; decides between memory, disk and accelerator."""
+Layout = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 
-def layout(
-    spec: EnvSpec, capacity: int, n_step: int, obs_dtype: torch.dtype
-) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """Shapes and types of everything that is stored."""
-    envs = spec.num_envs
-    slots = max(capacity // envs, n_step) + 1 + history(spec)
-    # Room for an episode end every so many steps on average. With shorter episodes the ring holds fewer transitions.
-    finals = max(slots * envs // (40 if spec.pixels else 10), 4 * envs, 16 if spec.pixels else 64)
-    shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
-    for group, width in spec.obs.items():
-        shapes[f"obs.{group}"] = ((slots, envs, width), obs_dtype)
-        shapes[f"final.{group}"] = ((finals, width), obs_dtype)
-    if spec.pixels:
-        shapes["pixels"] = ((slots * envs + finals, *spec.pixels.frame), torch.uint8)
-    shapes["action"] = ((slots, envs, spec.action_dim), torch.float32)
-    shapes["reward"] = ((slots, envs), torch.float32)
-    shapes["flags"] = ((slots, envs), torch.uint8)
-    shapes["final_index"] = ((slots, envs), torch.int32)
-    shapes["finals_before"] = ((slots,), torch.int32)
+def layout(spec: EnvSpec, capacity: int, n_step: int, obs_dtype: torch.dtype) -> Layout:
+    """Shape and type of everything that a replay stores, by name. Nothing is allocated."""
+    size = _size(spec, capacity, n_step)
+    shapes: Layout = {"finals_before": ((size.slots,), torch.int32)}
+
+    def record(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        shapes[name] = (shape, dtype)
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    Storage(spec, size, obs_dtype, record)
     return shapes
 
 
-def history(spec: EnvSpec) -> int:
-    """How many steps before its own an observation reaches back."""
-    return max(spec.pixels.stack - 1 if spec.pixels else 0, spec.history)
-
-
-def layout_bytes(shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> int:
-    """What a layout takes."""
+def layout_bytes(shapes: Layout) -> int:
+    """The memory that a layout takes."""
     return sum(torch.Size(shape).numel() * dtype.itemsize for shape, dtype in shapes.values())
 
 
-class Windows:
-    """Reads n-step windows out of the rings. Holds tensors and constants only, and thus can be compiled."""
+def _size(spec: EnvSpec, capacity: int, n_step: int) -> Size:
+    slots = max(capacity // spec.num_envs, n_step) + 1 + _lookback(spec)
+    # Room for one episode end every 10 steps on average, or 40 with images. Shorter episodes leave fewer transitions.
+    finals = max(slots * spec.num_envs // (40 if spec.pixels else 10), 4 * spec.num_envs, 16 if spec.pixels else 64)
+    return Size(slots, spec.num_envs, finals)
 
-    def __init__(self, stored: dict[str, Tensor], spec: EnvSpec, discount: float, n_step: int):
-        self.action, self.reward = stored["action"], stored["reward"]
-        self.flags, self.final_index = stored["flags"], stored["final_index"]
-        self.rings: dict[str, Ring] = {
-            group: VectorRing(stored[f"obs.{group}"], stored[f"final.{group}"]) for group in spec.obs
-        }
-        if spec.pixels:
-            self.rings["pixels"] = FrameRing(stored["pixels"], self.flags, spec.pixels)
-        if spec.history:
-            self.rings["history"] = HistoryRing(stored["obs.actor"], self.flags, spec.history)
-        self.slots = len(self.reward)
-        self.discount, self.n_step = discount, n_step
 
-    def gather(self, step: Tensor, env: Tensor) -> Batch:
-        """The windows that start at `step` of `env`."""
-        alive = torch.ones_like(step, dtype=torch.bool)
-        length = torch.zeros_like(step)
-        returns = torch.zeros(step.shape, device=step.device)
-        discount = torch.ones_like(returns)
-        for offset in range(self.n_step):
-            at = (step + offset) % self.slots
-            flags = self.flags[at, env]
-            # An invalid step ends the window just before it: its own observation is good, its outcome is not.
-            use = alive & (flags & INVALID == 0)
-            returns += torch.where(use, discount * self.reward[at, env], 0.0)
-            discount = torch.where(use, discount * self.discount, discount)
-            length += use
-            alive = use & (flags == 0)
-        last = step + length - 1
-        flags, final = (x[last % self.slots, env] for x in (self.flags, self.final_index))
-        ended, terminated = flags & (TERMINATED | TRUNCATED) != 0, flags & TERMINATED != 0
-        return Batch(
-            obs={group: ring.at(step, env) for group, ring in self.rings.items()},
-            action=self.action[step % self.slots, env],
-            reward=returns,
-            discount=discount * ~terminated,
-            next_obs={group: ring.after(last, env, ended, final.long()) for group, ring in self.rings.items()},
-        )
+def _lookback(spec: EnvSpec) -> int:
+    """How many steps before its own an observation reaches back."""
+    return max(spec.pixels.stack - 1 if spec.pixels else 0, spec.history)
 
 
 class Replay:
@@ -116,25 +69,18 @@ class Replay:
         allocate: Allocator | None = None,
     ):
         allocate = allocate or (lambda _name, shape, dtype: torch.zeros(shape, dtype=dtype, device=spec.device))
-        shapes = layout(spec, capacity, n_step, obs_dtype)
-        shape, dtype = shapes.pop("finals_before")
-        self._finals_before = torch.zeros(shape, dtype=dtype)
-        """`finals` when a slot was filled: tells which slots lost theirs. Read one by one, hence never on the accelerator."""
-        stored = {name: allocate(name, shape, dtype) for name, (shape, dtype) in shapes.items()}
-        windows = Windows(stored, spec, discount, n_step)
-        self._find: Callable[[Tensor, Tensor], Batch] = windows.gather
-        self.rings = windows.rings
-        if spec.pixels:
-            running = windows.flags.numel()
-            stored["obs.pixels"] = stored["pixels"][:running].view(*windows.flags.shape, *spec.pixels.frame)
-            stored["final.pixels"] = stored["pixels"][running:]
-        kept = [group for group in self.rings if group != "history"]
-        self.obs, self.final_obs = ({group: stored[f"{kind}.{group}"] for group in kept} for kind in ("obs", "final"))
-        self.action, self.reward = windows.action, windows.reward
-        self.flags, self.final_index = windows.flags, windows.final_index
-        self.n_step, self.lookback = n_step, history(spec)
-        self.slots, self.num_envs = self.reward.shape
-        self.num_finals = next(iter(self.final_obs.values())).shape[0]
+        size = _size(spec, capacity, n_step)
+        storage = Storage(spec, size, obs_dtype, allocate)
+        self._gather: Callable[[Tensor, Tensor], Batch] = Windows(storage, discount, n_step).gather
+        self._finals_before = torch.zeros(size.slots, dtype=torch.int32)
+        """`finals` when a slot was filled; tells which slots lost theirs. On the CPU, because it is read one by one."""
+        self.rings, self._stored = storage.rings, storage.stored
+        self.obs = {group: ring.steps for group, ring in storage.stored.items()}
+        self.final_obs = {group: ring.finals for group, ring in storage.stored.items()}
+        self.action, self.reward = storage.action, storage.reward
+        self.flags, self.final_index = storage.flags, storage.final_index
+        self.n_step, self.lookback = n_step, _lookback(spec)
+        self.slots, self.num_envs, self.num_finals = size
         self.head = 0
         """Steps added so far: slot head % slots holds the newest observation, and no action yet."""
         self.tail = 0
@@ -142,9 +88,9 @@ class Replay:
         self.finals = 0
         """Final observations stored so far."""
         self.invalid = 0
-        """Transitions dropped so far because their outcome is unknown: NaN, Inf, or no final observation."""
+        """Transitions dropped so far."""
         self.lost = 0
-        """Steps before this one were lost, and not because newer ones took their place; 0 if none ever were."""
+        """Steps before this one were lost to damage, and not overwritten by newer ones; 0 if none ever were."""
 
     def __len__(self) -> int:
         return max(0, self.head - self.tail) * self.num_envs
@@ -156,62 +102,61 @@ class Replay:
 
     @property
     def oldest(self) -> int:
-        """The oldest step that sampling looks at: part of the history or the stack of images at the tail."""
+        """The oldest step that sampling reads, for the history or the stack of images at the tail."""
         return max(0, self.tail - self.lookback)
 
     def add(self, obs: Obs, action: Tensor, step: Step) -> None:
-        """Store one step of every environment."""
-        slot, following = self.head % self.slots, (self.head + 1) % self.slots
+        """Stores one step of every environment. action: (envs, action_dim)."""
+        slot, next_slot = self.head % self.slots, (self.head + 1) % self.slots
         valid = step.valid
         self._finals_before[slot] = self.finals
         self.action[slot] = action
         self.reward[slot] = torch.where(valid, step.reward, 0.0)
         self.flags[slot] = step.terminated * TERMINATED + step.truncated * TRUNCATED + (~valid) * INVALID
-        for group, ring in self.obs.items():
-            ring[slot] = self.rings[group].keep(obs[group])
-            ring[following] = self.rings[group].keep(step.obs[group])
-        ended = ((step.terminated | step.truncated) & valid).nonzero()[:, 0]
-        kept = {group: self.rings[group].keep(step.final_obs[group][ended]) for group in self.obs}
-        self._store_finals(slot, ended, kept)
+        for group, ring in self._stored.items():
+            ring.steps[slot] = ring.to_stored(obs[group])
+            ring.steps[next_slot] = ring.to_stored(step.obs[group])
+        ended = ((step.terminated | step.truncated) & valid).nonzero()[:, 0]  # indices of environments
+        finals = {group: ring.to_stored(step.final_obs[group][ended]) for group, ring in self._stored.items()}
+        self._store_finals(slot, ended, finals)
         self.invalid += int((~valid).sum())
         self.head += 1
-        self._forget()
+        self._advance_tail()
 
     def truncate_episodes(self, obs: Obs) -> None:
-        """Episodes were restarted behind our back (a resumed simulator): end the newest steps as truncated, start from `obs`."""
-        following = self.head % self.slots
+        """Ends the newest steps as truncated and starts from `obs`, because the simulator was reset (a resumed run)."""
+        next_slot = self.head % self.slots
         if self.head:
             last = (self.head - 1) % self.slots
-            open_ended = (self.flags[last] == 0).nonzero()[:, 0]
-            self.flags[last, open_ended] = TRUNCATED
-            self._store_finals(
-                last, open_ended, {group: ring[following, open_ended] for group, ring in self.obs.items()}
-            )
-            self._forget()
-        for group, ring in self.obs.items():
-            ring[following] = self.rings[group].keep(obs[group])
+            open_envs = (self.flags[last] == 0).nonzero()[:, 0]
+            self.flags[last, open_envs] = TRUNCATED
+            finals = {group: rows[next_slot, open_envs] for group, rows in self.obs.items()}
+            self._store_finals(last, open_envs, finals)
+            self._advance_tail()
+        for group, ring in self._stored.items():
+            ring.steps[next_slot] = ring.to_stored(obs[group])
 
     def lose_before(self, step: int) -> None:
-        """What came before is damaged."""
+        """Drops everything before `step`, which is damaged."""
         self.tail = max(self.tail, step + self.lookback)
         self.lost = step
 
-    def _store_finals(self, slot: int, envs: Tensor, rows: Obs) -> None:
+    def _store_finals(self, slot: int, envs: Tensor, finals: Obs) -> None:
         where = self.final_index.device
         index = torch.arange(self.finals, self.finals + len(envs), device=where) % self.num_finals
         self.final_index[slot, envs.to(where)] = index.to(torch.int32)
-        for group, ring in self.final_obs.items():
-            ring[index] = rows[group].to(ring)
+        for group, rows in self.final_obs.items():
+            rows[index] = finals[group].to(rows)
         self.finals += len(envs)
 
-    def _forget(self) -> None:
-        """Move the tail past slots that were overwritten, or whose final observations were."""
+    def _advance_tail(self) -> None:
+        """Moves the tail past slots that were overwritten, or whose final observations were."""
         self.tail = max(self.tail, self.head - (self.slots - 1 - self.lookback))
         while self.tail < self.head and self._finals_before[self.tail % self.slots] < self.finals - self.num_finals:
             self.tail += 1
 
     def sample(self, size: int, generator: torch.Generator, device: torch.device | None = None) -> Batch:
-        """Uniform over all windows that are complete."""
+        """`size` windows, uniform over all that are complete and begin with a valid step."""
         step, env = self._draw(size, generator)
         tries = 0
         while self.invalid and bool((bad := self.flags[step % self.slots, env] & INVALID != 0).any()):
@@ -224,77 +169,81 @@ class Replay:
         return self.gather(step, env, device)
 
     def _draw(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Steps and environments, both (size,)."""
         where = self.reward.device
         windows = self.head - self.tail - self.n_step + 1
         flat = to_device_async(torch.randint(windows * self.num_envs, (size,), generator=generator), where)
         return self.tail + flat // self.num_envs, flat % self.num_envs
 
     def gather(self, step: Tensor, env: Tensor, device: torch.device | None = None) -> Batch:
-        """The windows that start at `step` (counted from the beginning of time) of `env`."""
-        batch = self._find(step, env)
+        """The windows that start at `step` (counted from the start of the run) of `env`, both (batch,)."""
+        batch = self._gather(step, env)
         obs, next_obs = (
-            {group: self.rings[group].fetch(x) for group, x in some.items()} for some in (batch.obs, batch.next_obs)
+            {group: self.rings[group].fetch(x) for group, x in found.items()} for found in (batch.obs, batch.next_obs)
         )
         batch = batch._replace(obs=obs, next_obs=next_obs)
         return batch if device is None or device == step.device else _to(batch, device)
 
     def compile(self, compiler: Compiler) -> None:
-        """Finding a batch is dozens of small operations, and done before every update."""
-        self._find = compiler(self._find)
+        """Compiles the gathering: dozens of small operations before every update."""
+        self._gather = compiler(self._gather)
 
-    # What a checkpoint needs: counters, the newest observation, and, piecewise, the steps since the last one.
+    # A checkpoint saves counters, the newest observation and, piecewise, the steps since the last checkpoint.
 
     def state_dict(self) -> dict:
-        newest = {group: ring[self.head % self.slots] for group, ring in self.obs.items()}
+        newest = {group: rows[self.head % self.slots] for group, rows in self.obs.items()}
         names = ("head", "tail", "finals", "invalid", "lost")
         return {name: getattr(self, name) for name in names} | {"newest": newest}
 
     def load_state_dict(self, state: dict) -> None:
-        """After the steps were imported. The ring may be larger or smaller than the one that was saved."""
+        """Call it after the steps were imported. This ring may be larger or smaller than the saved one."""
         for name in ("head", "tail", "finals", "invalid"):
             setattr(self, name, state[name])
         self.lost = state.get("lost", 0)  # not known to the first checkpoints of this format
-        for group, ring in self.obs.items():
-            ring[self.head % self.slots] = state["newest"][group]
-        self._forget()
+        for group, rows in self.obs.items():
+            rows[self.head % self.slots] = state["newest"][group]
+        self._advance_tail()
 
     def export_steps(self, first: int, stop: int) -> dict[str, Tensor]:
-        """Steps [first, stop) and their final observations, as plain tensors; nothing in them depends on the size of the ring."""
+        """Steps [first, stop) and their final observations, as tensors that do not depend on the size of the ring."""
         at = torch.arange(first, stop) % self.slots
         before = self._finals_before[at]
         end = self.finals if stop == self.head else int(self._finals_before[stop % self.slots])
         start = int(before[0]) if len(before) else end
         final_at = torch.arange(min(end, max(start, self.finals - self.num_finals)), end)
-        out = {name: ring[at.to(ring.device)].cpu() for name, ring in self._rings_by_step().items()}
-        # The number of a final observation since the beginning of time, of which the ring holds the remainder.
+        out = {name: rows[at.to(rows.device)].cpu() for name, rows in self._by_step().items()}
+        # A final observation is numbered from the start of the run. The ring holds that number modulo its size.
         number = before[:, None].long()
         out["final_index"] = (number + (out["final_index"] - number) % self.num_finals).to(torch.int32)
         out |= {
-            f"final.{group}": ring[(final_at % self.num_finals).to(ring.device)].cpu()
-            for group, ring in self.final_obs.items()
+            f"final.{group}": rows[(final_at % self.num_finals).to(rows.device)].cpu()
+            for group, rows in self.final_obs.items()
         }
         return out | {"finals_before": before, "final_at": final_at}
 
     def import_steps(self, first: int, data: dict[str, Tensor]) -> None:
-        """The inverse of `export_steps`; call for consecutive pieces, oldest first. Of what does not fit, the oldest is left out."""
+        """The inverse of `export_steps`, for consecutive pieces, oldest first. A smaller ring keeps the newest."""
         count = len(data["finals_before"])
         at = torch.arange(first, first + count)[-self.slots :] % self.slots
         final_at = data["final_at"][-self.num_finals :] % self.num_finals
         self._finals_before[at] = data["finals_before"][-self.slots :]
-        for name, ring in self._rings_by_step().items():
-            rows = data[name] % self.num_finals if name == "final_index" else data[name]
-            ring[at.to(ring.device)] = rows[-self.slots :].to(ring)
-        for group, ring in self.final_obs.items():
-            ring[final_at.to(ring.device)] = data[f"final.{group}"][-self.num_finals :].to(ring)
+        for name, rows in self._by_step().items():
+            saved = data[name] % self.num_finals if name == "final_index" else data[name]
+            rows[at.to(rows.device)] = saved[-self.slots :].to(rows)
+        for group, rows in self.final_obs.items():
+            rows[final_at.to(rows.device)] = data[f"final.{group}"][-self.num_finals :].to(rows)
 
-    def _rings_by_step(self) -> dict[str, Tensor]:
+    def _by_step(self) -> dict[str, Tensor]:
+        """All tensors with a row for every step, by their name in a checkpoint."""
         parts = {"action": self.action, "reward": self.reward, "flags": self.flags, "final_index": self.final_index}
-        return parts | {f"obs.{group}": ring for group, ring in self.obs.items()}
+        return parts | {f"obs.{group}": rows for group, rows in self.obs.items()}
 
 
 def to_device_async(x: Tensor, device: torch.device) -> Tensor:
-    """To an accelerator without waiting for what it is doing: the driver copies unpinned memory before it returns, so `x` may go. Back
-    to the CPU that would not do: what comes would be read before it is there."""
+    """Sends `x` to an accelerator without waiting. The driver copies unpinned memory at once, so `x` may be freed.
+
+    A copy to the CPU waits: otherwise it would be read before it is complete.
+    """
     return x.to(device, non_blocking=device.type != "cpu")
 
 
