@@ -49,6 +49,7 @@ def test_every_environment_has_its_quota(episodes):
 def test_what_is_made_of_them():
     scores = Evaluator(ShortAndLong, EnvConfig(), 4, seed=0).evaluate(STILL).summary()
     assert scores == {"eval_return": 2.5, "eval_length": 2.5, "eval_success": 0.25}
+    assert scores.keys() == Evaluation.METRICS.keys()
 
 
 def test_success_that_is_told_only_at_the_end_of_an_episode():
