@@ -191,17 +191,13 @@ class Critic(nn.Module):
 
 
 class FeatureSource(Protocol):
-    """The part of an encoder that decides the shape of the networks behind it."""
+    """The part of an encoder that shapes the networks behind it (encoders/state.py)."""
 
     @property
-    def widths(self) -> tuple[int, ...]:
-        """Feature dimensions for the actor and for the critic."""
-        ...
+    def widths(self) -> tuple[int, ...]: ...
 
     @property
-    def momentum(self) -> float:
-        """BatchNorm momentum of the first layer, which normalises the features."""
-        ...
+    def momentum(self) -> float: ...
 
 
 def make_actor(config: AgentConfig, encoder: FeatureSource, action_dim: int, dtype: torch.dtype) -> Actor:

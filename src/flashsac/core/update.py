@@ -13,18 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from flashsac.config.schema import AgentConfig
-from flashsac.core import losses
+from flashsac.core import losses, networks
 from flashsac.core.encoders.build import make_encoder
 from flashsac.core.encoders.state import Features
-from flashsac.core.networks import (
-    Half,
-    cross_batch_forward,
-    make_actor,
-    make_critic,
-    no_projection,
-    project_weights,
-    separate_forward,
-)
+from flashsac.core.networks import Half, make_actor, make_critic
 from flashsac.core.optimizer import Adam
 from flashsac.core.transforms import make_transform
 from flashsac.types import Batch, EnvSpec, Obs
@@ -73,8 +65,8 @@ class Learner:
             if config.value == "categorical"
             else losses.ScalarValue()
         )
-        self.joint_forward: Callable = cross_batch_forward if config.cross_batch else separate_forward
-        self.project: Callable[[nn.Module], None] = project_weights if config.weight_projection else no_projection
+        self.joint_forward: Callable = networks.cross_batch_forward if config.cross_batch else networks.separate_forward
+        self.project: Callable = networks.project_weights if config.weight_projection else networks.no_projection
         self.transform = make_transform(spec, config, device)
         self.target_rate = config.target_rate
         self.entropy_target = losses.entropy_target(spec.action_dim, config.target_std)
