@@ -22,7 +22,7 @@ from flashsac.runs.metrics import read_metrics
 from flashsac.sims.defaults import configure
 from flashsac.sims.user_env import is_only_one
 from flashsac.training.hooks import Hooks
-from flashsac.training.start import begin, checked_device, reopen
+from flashsac.training.start import checked_device, new_run, resume_run
 from flashsac.training.trainer import Result, Trainer
 
 VIDEO_SECONDS = 10.0
@@ -53,7 +53,7 @@ def train(
             "episodes are logged. For both, train by task name, or hand over a function that makes such an object.",
             file=sys.stderr,
         )
-    return _train_and_film(begin(task, config, quiet=quiet, hooks=hooks), task, quiet)
+    return _train_and_film(new_run(task, config, quiet=quiet, hooks=hooks), task, quiet)
 
 
 def resume(
@@ -90,7 +90,7 @@ def resume(
         run.close()
         raise
     task = run.task if env is None else env
-    return _train_and_film(reopen(run, task, quiet=quiet, hooks=hooks), task, quiet)
+    return _train_and_film(resume_run(run, task, quiet=quiet, hooks=hooks), task, quiet)
 
 
 def _train_and_film(trainer: Trainer, task: Any, quiet: bool) -> Result:

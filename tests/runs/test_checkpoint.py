@@ -23,7 +23,7 @@ from flashsac.runs.directory import Run
 from flashsac.runs.seal import seal
 from flashsac.runs.tree import flatten, unflatten
 from flashsac.training.hooks import Hooks
-from flashsac.training.start import reopen
+from flashsac.training.start import resume_run
 from tests import toy_envs
 from tests.helpers import TINY, StopAt, checkpoint_steps, tiny_run
 
@@ -172,7 +172,7 @@ def test_an_update_that_fails_because_of_nan_says_so(tmp_path, monkeypatch, dive
 
 def test_a_piece_deleted_while_training_is_written_again(tmp_path):
     run = tiny_run(tmp_path / "run", steps=200, checkpoint_every=0)
-    trainer = reopen(Run.open(run), toy_envs.make_point, quiet=True)
+    trainer = resume_run(Run.open(run), toy_envs.make_point, quiet=True)
     for piece in (run / "replay").iterdir():
         piece.unlink()
     trainer.save(fatal=True)

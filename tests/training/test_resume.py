@@ -24,7 +24,7 @@ from flashsac.runs.directory import Run
 from flashsac.runs.layout import checkpoint_folders
 from flashsac.runs.metrics import TIMINGS, read_metrics
 from flashsac.sims.vector.sequential import SequentialVecEnv
-from flashsac.training.start import reopen
+from flashsac.training.start import resume_run
 from tests import toy_envs
 from tests.helpers import (
     PATIENCE,
@@ -233,7 +233,7 @@ def test_a_late_resume_seeds_within_what_numpy_takes(tmp_path, monkeypatch):
     monkeypatch.setattr(SequentialVecEnv, "reset", lambda self, seed: seeds.append(seed) or reset(self, seed))
     load = CheckpointStore.load
     monkeypatch.setattr(CheckpointStore, "load", lambda self: _moved(load(self), 10**12))
-    reopen(Run.open(run), toy_envs.make_point, quiet=True).close()
+    resume_run(Run.open(run), toy_envs.make_point, quiet=True).close()
     assert len(seeds) == 1
     assert 0 <= seeds[0] < 2**31
 

@@ -18,7 +18,7 @@ from flashsac.sims.make import make_env
 from flashsac.training import start
 from flashsac.training.hooks import Hooks
 from flashsac.training.progress import Progress
-from flashsac.training.start import reopen
+from flashsac.training.start import resume_run
 from tests import toy_envs
 from tests.helpers import TINY, StopAt, lose_newest_checkpoint, tiny_run
 
@@ -129,7 +129,7 @@ def test_returns_discounts_and_schedule_are_those_of_the_settings(tmp_path):
     result = flashsac.train(toy_envs.make_point, run_dir=str(tmp_path / "run"), **SETTINGS | dict(agent=agent))
     assert result.row["updates"] == 75
     assert result.row["learning_rate"] == pytest.approx(1.5e-4, rel=1e-6), "the schedule ends with the run"
-    again = reopen(Run.open(result.run_dir), toy_envs.make_point, quiet=True)
+    again = resume_run(Run.open(result.run_dir), toy_envs.make_point, quiet=True)
     discounts = again.session.agent.replay.sample(2000, torch.Generator().manual_seed(0)).discount
     again.close()
     # Three steps ahead, or one or two where the time limit comes first; it ends nothing for good.

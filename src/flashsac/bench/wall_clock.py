@@ -13,7 +13,7 @@ from flashsac.config.schema import PresetName
 from flashsac.core.replay import Replay
 from flashsac.sims.defaults import configure
 from flashsac.training.hooks import Hooks, Phase
-from flashsac.training.start import begin
+from flashsac.training.start import new_run
 from flashsac.training.trainer import Trainer
 from flashsac.types import Batch
 
@@ -42,7 +42,7 @@ def wall_clock(
             video=False,
         )
         stopwatch = Stopwatch(seconds)
-        trainer = begin(task, config, quiet=True, hooks=[stopwatch])
+        trainer = new_run(task, config, quiet=True, hooks=[stopwatch])
         stopwatch.watch_sampling(trainer.session.agent.replay)
         trainer.train()
     if not stopwatch.ended:

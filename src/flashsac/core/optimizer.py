@@ -1,4 +1,7 @@
-"""Adam as plain tensor operations, so that the compiler can merge it with the rest of the update."""
+"""Adam as plain tensor operations, so that the compiler can merge it with the rest of the update.
+
+The projection of the weights that follows each step is in networks.py.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from flashsac.core.n_step import INVALID, TERMINATED, TRUNCATED, Windows
 from flashsac.core.rings import Allocator, Size, Storage
-from flashsac.core.windows import INVALID, TERMINATED, TRUNCATED, Windows
 from flashsac.errors import BadSimulation
 from flashsac.types import Batch, Compiler, EnvSpec, Obs, Step
 

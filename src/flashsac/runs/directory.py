@@ -64,7 +64,9 @@ class Run:
         return cls(Path(path), task, dataclasses.replace(config, run_dir=str(path)))
 
     def write_config(self) -> None:
-        """config.json, once everything in it is settled. Nobody else writes it, and a run that has one keeps it."""
+        """Write config.json; training/build.py calls this once everything is settled and built.
+
+        Nobody else writes the file, and a run that has one keeps it."""
         file = self.path / layout.CONFIG
         if file.exists():
             return

@@ -1,4 +1,7 @@
-"""What a run writes down: metrics.csv, TensorBoard, optionally W&B."""
+"""What a run writes down: metrics.csv, TensorBoard, optionally W&B.
+
+The columns are the METRICS that the parts of a run declare; training/build.py collects them.
+"""
 
 from __future__ import annotations
 

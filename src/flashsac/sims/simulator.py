@@ -26,7 +26,8 @@ class Task:
     """Width of what only the critic may see."""
     action: int | None = None
     engines: tuple[str, ...] = ()
-    """Names of the simulators that have it, the preferred one first (default: the simulator that brings its suite)."""
+    """Names of the simulators that have it (default: the one that brings its suite). `choose_simulator` decides among them;
+    the order only breaks ties."""
     own_id: str = ""
     """What the simulator itself calls it (default: its name)."""
     random: float | None = None

@@ -26,7 +26,7 @@ class AtLeast:
 
 @dataclasses.dataclass(frozen=True)
 class Above:
-    """The largest value that is too small."""
+    """A lower bound that is itself excluded."""
 
     low: float
 

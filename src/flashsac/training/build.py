@@ -47,7 +47,7 @@ class Closable(Protocol):
 Part = TypeVar("Part", bound=Closable)
 
 
-def build(
+def build_trainer(
     run: Run,
     task: Any,
     env: VecEnv,
@@ -62,7 +62,7 @@ def build(
     try:
         for part in (run, progress, env):
             opened.callback(part.close)
-        session, more = _session(run, task, env, progress, opened, resume)
+        session, more = _build_session(run, task, env, progress, opened, resume)
         for line in (*more, *notes):
             progress.say(line)
         progress.begin(session.step)
@@ -72,7 +72,7 @@ def build(
         raise
 
 
-def _session(
+def _build_session(
     run: Run, task: Any, env: VecEnv, progress: Progress, opened: contextlib.ExitStack, resume: bool
 ) -> tuple[Session, list[str]]:
     """The parts, and what to tell the user of them."""
@@ -107,7 +107,7 @@ def _session(
         opened,
     )
     run.write_config()
-    notes = _begin(session, resume)
+    notes = _reset_or_restore(session, resume)
     session.log = opening(
         MetricsLog(
             run.path,
@@ -147,7 +147,7 @@ def _agent(run: Run, env: VecEnv, progress: Progress, opened: contextlib.ExitSta
     )
 
 
-def _begin(session: Session, resume: bool) -> list[str]:
+def _reset_or_restore(session: Session, resume: bool) -> list[str]:
     """The first observation, or everything from the newest checkpoint."""
     if resume and session.store.newest:
         return restore(session)

@@ -1,4 +1,4 @@
-"""Compiling what runs in the loop, and choosing its precision by measurement."""
+"""Compiling what runs in the training loop."""
 
 from __future__ import annotations
 

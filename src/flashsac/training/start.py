@@ -20,7 +20,7 @@ from flashsac.sims.make import make_env
 from flashsac.sims.registry import choose_simulator
 from flashsac.sims.user_env import check_settings, environments_in, is_only_one
 from flashsac.system.limits import flag
-from flashsac.training.build import build
+from flashsac.training.build import build_trainer
 from flashsac.training.hooks import Hooks
 from flashsac.training.precision import fastest_precision
 from flashsac.training.progress import Progress
@@ -28,7 +28,7 @@ from flashsac.training.trainer import Trainer
 from flashsac.types import EnvSpec
 
 
-def begin(
+def new_run(
     task: Any,
     config: TrainConfig,
     *,
@@ -46,23 +46,23 @@ def begin(
     try:
         if continue_from is not None:
             run.copy_contents(continue_from)
-        return _open(run, task, resume=continue_from is not None, quiet=quiet, hooks=hooks)
+        return _make_env_and_build(run, task, resume=continue_from is not None, quiet=quiet, hooks=hooks)
     except BaseException:
         run.close()
         run.discard()
         raise
 
 
-def reopen(run: Run, task: Any, *, quiet: bool = False, hooks: Sequence[Hooks] = ()) -> Trainer:
+def resume_run(run: Run, task: Any, *, quiet: bool = False, hooks: Sequence[Hooks] = ()) -> Trainer:
     """An existing run, to go on with it."""
     try:
-        return _open(run, task, resume=True, quiet=quiet, hooks=hooks)
+        return _make_env_and_build(run, task, resume=True, quiet=quiet, hooks=hooks)
     except BaseException:
         run.close()
         raise
 
 
-def _open(run: Run, task: Any, *, resume: bool, quiet: bool, hooks: Sequence[Hooks]) -> Trainer:
+def _make_env_and_build(run: Run, task: Any, *, resume: bool, quiet: bool, hooks: Sequence[Hooks]) -> Trainer:
     progress = Progress(run.config.steps, quiet)
     env = make_env(task, run.config.env, device=run.config.device)
     try:
@@ -70,7 +70,7 @@ def _open(run: Run, task: Any, *, resume: bool, quiet: bool, hooks: Sequence[Hoo
     except BaseException:
         env.close()
         raise
-    return build(run, task, env, progress, resume=resume, hooks=hooks, notes=notes)
+    return build_trainer(run, task, env, progress, resume=resume, hooks=hooks, notes=notes)
 
 
 def task_name(task: Any) -> str:

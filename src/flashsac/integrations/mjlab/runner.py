@@ -23,7 +23,7 @@ from flashsac.runs.directory import read_config
 from flashsac.sims.envs.mjlab import MjlabVecEnv
 from flashsac.sims.vector.history import HistoryBuffer
 from flashsac.training.hooks import Hooks
-from flashsac.training.start import begin
+from flashsac.training.start import new_run
 from flashsac.training.trainer import Trainer
 from flashsac.types import EnvSpec, Obs
 
@@ -101,7 +101,7 @@ class FlashSACRunner:
         config = self._config(num_learning_iterations)
         if self._loaded_from is not None and config.precision == "auto":  # it goes on as it began
             config = dataclasses.replace(config, precision=read_config(self._loaded_from)[1].precision)
-        begin(env, config, name=self.task(), hooks=[_KeepPolicy(self)], continue_from=self._loaded_from).train()
+        new_run(env, config, name=self.task(), hooks=[_KeepPolicy(self)], continue_from=self._loaded_from).train()
 
     def task(self) -> str:
         """The name that run and policy bear."""

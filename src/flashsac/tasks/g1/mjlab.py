@@ -217,7 +217,7 @@ class _WithinStops(JointPositionActionCfg):
 
 
 def _actions(column: Column) -> dict[str, ActionTermCfg]:
-    """PPO's stay as the design has them that they are from."""
+    """FlashSAC's targets end at the joints' stops. PPO keeps the unbounded actions that its gains were designed for."""
     scales, cfg = (PPO_ACTION_SCALE, JointPositionActionCfg) if column == "ppo" else (G1.action_scale, _WithinStops)
     scale = {joint.name: scale for joint, scale in zip(G1.joints, scales, strict=True)}
     return {"joint_pos": cfg(entity_name="robot", actuator_names=(".*",), scale=scale)}

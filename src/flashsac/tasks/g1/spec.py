@@ -1,4 +1,4 @@
-"""What a trainer can know of the paper's G1 task from its tables. Apart from g1.py, which robots read, without torch."""
+"""What a trainer can know of the paper's G1 task from the tables of robots/g1.py, which itself needs no torch."""
 
 from __future__ import annotations
 
