@@ -17,7 +17,7 @@ from flashsac.runs.directory import Run, read_config
 from flashsac.runs.metrics import read_metrics
 from flashsac.training.hooks import Hooks
 from tests import toy_envs
-from tests.helpers import TINY, blocks, checkpoint_steps, cli, tiny_run
+from tests.helpers import TINY, checkpoint_steps, cli, named_blocks, tiny_run
 
 QUICK = (
     "--preset laptop --steps 400 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 --agent.actor-width 8 "
@@ -157,7 +157,7 @@ def test_help_says_whose_defaults_it_shows():
 
 
 def test_a_vectorised_simulator_of_ones_own_is_asked_for_as_many_as_were_wanted(tmp_path):
-    (code,) = blocks("python", "docs/add-a-simulator.md")
+    code = named_blocks("docs/add-a-simulator.md")["hover.py"]
     (tmp_path / "hover.py").write_text(code.partition("check_env(")[0] + "def fixed():\n    return Hover(6)\n")
     out = cli("train", "hover:Hover", *QUICK, "--env.num-envs", "16", "--run-dir", "asked", cwd=tmp_path).stdout
     assert "decides by itself" not in out
