@@ -51,7 +51,7 @@ def test_noise_is_repeated_once_warm(make_spec):
     agent = make_agent(make_spec)
     feed(agent, 10)
     draw, obs = torch.Generator(), {"actor": torch.randn(2, 3)}
-    draw.set_state(agent._acting_rng.get_state())
+    draw.set_state(agent.acting_rng.get_state())
     noise = RepeatedNoise((2, 2), 16, 2.0, draw)
     actions = [agent.act(obs) for _ in range(60)]
     with torch.no_grad():
@@ -104,7 +104,7 @@ def test_an_update_is_the_actors_step_and_then_the_critics(make_spec):
     feed(agent, 15)
     learner = copy.deepcopy(agent.learner)
     draw = torch.Generator()
-    draw.set_state(agent._learning_rng.get_state())
+    draw.set_state(agent.learning_rng.get_state())
     for update in range(5):
         feed(agent, 1, seed=update)
         metrics = agent.update()
@@ -126,10 +126,10 @@ def test_an_update_is_the_actors_step_and_then_the_critics(make_spec):
 def test_rewards_are_divided_by_their_scale(make_spec):
     agent = make_agent(make_spec)
     feed(agent, 15)
-    state = agent._learning_rng.get_state()
+    state = agent.learning_rng.get_state()
     scaled = agent.update()["reward"]
-    agent._learning_rng.set_state(state)
-    batch = agent.replay.sample(8, agent._learning_rng)
+    agent.learning_rng.set_state(state)
+    batch = agent.replay.sample(8, agent.learning_rng)
     assert agent.reward_scale.scale() != 1
     assert scaled == pytest.approx((batch.reward / agent.reward_scale.scale()).mean().item(), rel=1e-5)
 
@@ -137,11 +137,11 @@ def test_rewards_are_divided_by_their_scale(make_spec):
 def test_without_reward_scaling_rewards_stay_as_they_are(make_spec):
     agent = make_agent(make_spec, config=dataclasses.replace(CONFIG, reward_scaling=False))
     feed(agent, 15)
-    state = agent._learning_rng.get_state()
+    state = agent.learning_rng.get_state()
     reward = agent.update()["reward"]
-    agent._learning_rng.set_state(state)
+    agent.learning_rng.set_state(state)
     assert agent.reward_scale.scale() == 1
-    assert reward == agent.replay.sample(8, agent._learning_rng).reward.mean()
+    assert reward == agent.replay.sample(8, agent.learning_rng).reward.mean()
 
 
 def test_returns_begin_anew_with_every_episode(make_spec):

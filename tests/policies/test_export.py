@@ -88,10 +88,10 @@ def test_the_robot_is_the_one_it_was_trained_as(tmp_path):
     assert policy.env_config().options == options
     policy.meta["options"].append("frame_stack=2")
     with pytest.raises(FlashSACError, match="frame_stack=2, and nobody knows what that means for the robot"):
-        exporting._robot(policy)
+        exporting.robot_of_policy(policy)
     del policy.meta["options"]  # a file from before they were kept
     assert policy.env_config().options == ()
-    assert exporting._robot(policy).action_scale == (0.5,) * 29
+    assert exporting.robot_of_policy(policy).action_scale == (0.5,) * 29
     with pytest.raises(FlashSACError, match="robot of mjlab:FlashSAC-G1-Flat"):
         robot_of("mjlab:FlashSAC-G1-Flat", ("action_scale=1",))
 
@@ -108,7 +108,7 @@ def test_other_bounds_of_actions(g1_run):
     """A 1 of the network's is a 2 of the simulator's: twice the angle, and what is shown as the last action."""
     policy = load_policy(g1_run)
     policy.meta |= {"action_low": [-2.0] * 29, "action_high": [2.0] * 29}
-    robot = exporting._robot(policy)
+    robot = exporting.robot_of_policy(policy)
     robot = dataclasses.replace(
         robot, observation=tuple(dataclasses.replace(term, delay=0) for term in robot.observation)
     )
@@ -122,7 +122,7 @@ def test_other_bounds_of_actions(g1_run):
     np.testing.assert_allclose(seen[1][9 + 58 : 9 + 87], 0.2, atol=1e-6)
     policy.meta["action_low"] = [-1.0] * 29
     with pytest.raises(FlashSACError, match="the same bound for all joints and both directions"):
-        exporting._robot(policy)
+        exporting.robot_of_policy(policy)
 
 
 def test_any_task_can_be_exported(tmp_path):
@@ -144,7 +144,7 @@ def test_images_and_state(tmp_path):
     run = tiny_run(tmp_path / "run", make_seen_point, steps=150, eval=dict(every=0))
     policy = load_policy(run)
     out = tmp_path / "seen.onnx"
-    obs = exporting._made_up(policy, 300)
+    obs = exporting.random_observations(policy, 300)
     assert exporting.export(policy, out, obs)[out] < 1e-4
     exported = OnnxPolicy(out)
     one = {group: values[0].numpy() for group, values in obs.items()}
@@ -153,7 +153,7 @@ def test_images_and_state(tmp_path):
 
 def test_a_file_that_differs_is_not_kept(g1_run, tmp_path, monkeypatch):
     policy = load_policy(g1_run)
-    obs = exporting._made_up(policy, 100)
+    obs = exporting.random_observations(policy, 100)
     right = exporting.Network.forward
     monkeypatch.setattr(exporting.Network, "forward", lambda self, *x: right(self, *x) * 0.999)
     with pytest.raises(FlashSACError, match="was not written"):
@@ -163,13 +163,13 @@ def test_a_file_that_differs_is_not_kept(g1_run, tmp_path, monkeypatch):
 
 def test_a_network_that_diverged_is_not_exported(g1_run, tmp_path, monkeypatch):
     policy = load_policy(g1_run)
-    obs = exporting._made_up(policy, 100)
+    obs = exporting.random_observations(policy, 100)
     with torch.no_grad():
         policy.actor.mean.bias[0] = torch.nan
     with pytest.raises(FlashSACError, match="not finite"):
         exporting.export(policy, tmp_path / "g1.onnx", obs)
     healthy = load_policy(g1_run)
-    monkeypatch.setattr(exporting, "_onnx_runner", lambda file: lambda rows: np.full((len(rows["actor"]), 29), np.nan))
+    monkeypatch.setattr(exporting, "onnx_runner", lambda file: lambda rows: np.full((len(rows["actor"]), 29), np.nan))
     with pytest.raises(FlashSACError, match="was not written"):
         exporting.export(healthy, tmp_path / "g1.onnx", obs)
     assert not list(tmp_path.iterdir())

@@ -66,14 +66,14 @@ def test_dogs_begin_on_their_way(make):
         command, velocity, joints = critic[:, 6:8] / 2.0, critic[:, 45:47] / 2.0, critic[:, 9:21]
         assert (velocity >= command.clamp(max=0.0) - 0.2001).all(), "of the command's part nothing, or 0.2 m/s less"
         assert (velocity <= command.clamp(min=0.0) + 0.2001).all(), "all of it, or 0.2 m/s more"
-        assert torch.allclose(velocity, env._task._robot.get_vel()[:, :2], atol=1e-5), "they face along x"
+        assert torch.allclose(velocity, env.task._robot.get_vel()[:, :2], atol=1e-5), "they face along x"
         assert (joints.abs() <= 0.2501).all()
         assert joints.abs().max() > 0.2
     easy = make("go2-walk_easy", 60)
     forwards = []
     for seed in range(20):
         easy.reset(seed)
-        forwards.append(easy._task._robot.get_vel()[:, 0])
+        forwards.append(easy.task._robot.get_vel()[:, 0])
     speed = torch.cat(forwards)
     assert speed.min() >= -0.2001
     assert speed.max() <= 0.7001
@@ -86,7 +86,7 @@ def test_dogs_that_begin_still(make):
     critic = env.reset(0)["critic"]
     assert torch.equal(critic[:, 45:48], torch.zeros(ENVS, 3))
     assert (critic[:, 9:21].abs() <= 0.0501).all()
-    assert env._task._body().height.tolist() == pytest.approx([0.42] * ENVS, abs=1e-4), "dropped, as in the example"
+    assert env.task._body().height.tolist() == pytest.approx([0.42] * ENVS, abs=1e-4), "dropped, as in the example"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_tilted_dog_terminates_and_the_others_go_on(make):
     for _ in range(10):
         env.step(torch.zeros(ENVS, 12))
     roll = math.radians(30)
-    env._task._robot.set_quat(torch.tensor([[math.cos(roll / 2), math.sin(roll / 2), 0.0, 0.0]]), envs_idx=[1])
+    env.task._robot.set_quat(torch.tensor([[math.cos(roll / 2), math.sin(roll / 2), 0.0, 0.0]]), envs_idx=[1])
     step = env.step(torch.zeros(ENVS, 12))
     assert step.terminated.tolist() == [False, True, False, False]
     assert not step.truncated.any()
@@ -154,7 +154,7 @@ def test_commands_are_drawn_again_every_four_seconds(make):
     obs = env.reset(0)
     commands = [obs["actor"][0, 6:9]]
     for i in range(400):
-        env._task._robot.set_qpos(torch.tensor([0.0, 0.0, 0.35, 1.0, 0.0, 0.0, 0.0]), list(range(7)))  # never falls
+        env.task._robot.set_qpos(torch.tensor([0.0, 0.0, 0.35, 1.0, 0.0, 0.0, 0.0]), list(range(7)))  # never falls
         obs = env.step(torch.zeros(ENVS, 12)).obs
         if not torch.equal(obs["actor"][0, 6:9], commands[-1]):
             commands.append(obs["actor"][0, 6:9])
@@ -220,7 +220,7 @@ def test_a_diverging_environment_is_dropped_and_the_others_go_on(make):
     env = make("go2-walk_easy", 60)
     env.reset(0)
     env.step(torch.zeros(ENVS, 12))
-    env._task._robot.set_dofs_velocity(torch.full((1, 18), 1e30), envs_idx=[2])
+    env.task._robot.set_dofs_velocity(torch.full((1, 18), 1e30), envs_idx=[2])
     step = env.step(torch.zeros(ENVS, 12))
     assert step.valid.tolist() == [True, True, False, True]
     for _ in range(20):
@@ -234,7 +234,7 @@ def test_an_arm_that_diverges_in_its_last_step_does_not_spoil_the_trial(make):
     env.reset(0)
     for _ in range(14):
         env.step(torch.zeros(ENVS, 6))
-    env._task._arm.set_dofs_velocity(torch.full((1, 9), 1e30), envs_idx=[2])
+    env.task._arm.set_dofs_velocity(torch.full((1, 9), 1e30), envs_idx=[2])
     step = env.step(torch.zeros(ENVS, 6))
     assert step.valid.tolist() == [True, True, False, True]
     assert step.truncated.all()

@@ -90,9 +90,9 @@ def test_a_reset_of_all_is_no_end_of_an_episode(monkeypatch):
     monkeypatch.setattr(fakes.WORLD, "new_version", False)
     env = make()
     env.reset(0)
-    looks = env._lab.observation_manager.looks
+    looks = env.lab.observation_manager.looks
     env.reset(1)
-    assert env._lab.observation_manager.looks == looks + 1
+    assert env.lab.observation_manager.looks == looks + 1
 
 
 def test_looking_does_not_count_as_a_step_for_the_history(monkeypatch):
@@ -102,7 +102,7 @@ def test_looking_does_not_count_as_a_step_for_the_history(monkeypatch):
     env.reset(0)
     for _ in range(9):
         env.step(torch.zeros(3, 12))
-    assert env._lab.observation_manager.recorded == 10
+    assert env.lab.observation_manager.recorded == 10
 
 
 def test_where_looking_would_count_as_a_step_it_is_said(monkeypatch):
@@ -126,7 +126,7 @@ def test_the_critics_terms_side_by_side_in_the_simulators_order():
     check_env(env, steps=40)
     env.reset(0)
     step = env.step(torch.ones(3, 12))
-    assert torch.equal(step.obs["critic"][:, :12], env._lab.position)
+    assert torch.equal(step.obs["critic"][:, :12], env.lab.position)
     assert (step.obs["critic"][:, 12] == 1).all()
 
 
@@ -147,7 +147,7 @@ def test_what_is_drawn_while_building_is_the_same_every_time():
     for outside in (1, 2):
         torch.manual_seed(outside)
         env = make()
-        grounds.append(env._lab.terrain)
+        grounds.append(env.lab.terrain)
         env.close()
     assert torch.equal(*grounds)
 
@@ -155,7 +155,7 @@ def test_what_is_drawn_while_building_is_the_same_every_time():
 def test_nan_is_marked_invalid_and_the_environment_is_reset():
     env = make()
     env.reset(0)
-    env._lab.broken = [1]
+    env.lab.broken = [1]
     step = env.step(torch.zeros(3, 12))
     assert step.valid.tolist() == [True, False, True]
     assert torch.isfinite(step.obs["actor"]).all()
@@ -167,7 +167,7 @@ def test_actions_reach_the_simulator_unscaled_where_it_has_no_bounds_and_scaled_
     env = make()
     env.reset(0)
     env.step(torch.full((3, 12), 7.0))
-    assert (env._lab.received == 1).all()
+    assert (env.lab.received == 1).all()
     env.close()
     config = fakes.parse_env_cfg(MANAGED.split(":")[1], device="cpu", num_envs=3)
     lab = gymnasium.make(MANAGED.split(":")[1], cfg=config)
@@ -175,7 +175,7 @@ def test_actions_reach_the_simulator_unscaled_where_it_has_no_bounds_and_scaled_
     bounded = IsaacLabVecEnv(lab)
     bounded.reset(0)
     bounded.step(torch.full((3, 12), -1.0))
-    assert (bounded._lab.received == -2).all()
+    assert (bounded.lab.received == -2).all()
 
 
 def test_isaac_sim_is_started_once_and_does_not_read_our_arguments(monkeypatch):

@@ -122,7 +122,7 @@ def test_startup_randomisation_follows_the_seed():
     friction = []
     for seed in (3, 4, 3):
         env.reset(seed)
-        friction.append(env._base.sim.model.geom_friction.clone())
+        friction.append(env.base.sim.model.geom_friction.clone())
     assert torch.equal(friction[0], friction[2])
     assert not torch.equal(friction[0], friction[1])
 
@@ -133,7 +133,7 @@ def test_actions_keep_their_size_unless_the_task_bounds_them():
         env.reset(0)
         for value in (0.5, 1.0, 9.0):
             env.step(torch.full((4, 1), value))
-            assert env._base.action_manager.action.flatten().tolist() == [min(value, 1.0) * expected] * 4
+            assert env.base.action_manager.action.flatten().tolist() == [min(value, 1.0) * expected] * 4
         assert env.spec.action_high == (expected,)
 
 

@@ -35,7 +35,7 @@ def rough():
 
 
 def robot(env):
-    return env._base.scene["robot"]
+    return env.base.scene["robot"]
 
 
 def hold(env, steps=1):
@@ -45,7 +45,7 @@ def hold(env, steps=1):
 
 def place(env, *, offset=(0.0, 0.0), yaw=0.0, velocity=(0.0, 0.0, 0.0), spin=(0.0, 0.0, 0.0)):
     """Put every robot so far from where it began, and bring all that follows from it up to date."""
-    base, n = env._base, env.spec.num_envs
+    base, n = env.base, env.spec.num_envs
     pose = torch.zeros(n, 7)
     pose[:, :3] = base.scene.env_origins + torch.tensor([*offset, STANDING_HEIGHT])
     pose[:, 3], pose[:, 6] = math.cos(yaw / 2), math.sin(yaw / 2)
@@ -57,13 +57,13 @@ def place(env, *, offset=(0.0, 0.0), yaw=0.0, velocity=(0.0, 0.0, 0.0), spin=(0.
 
 
 def state(env):
-    reader = _readers[env._base]
+    reader = _readers[env.base]
     reader.forget(None)
-    return reader.read(env._base)
+    return reader.read(env.base)
 
 
 def test_gains_and_pose_of_the_compiled_model(flat):
-    model = flat._base.sim.mj_model
+    model = flat.base.sim.mj_model
     assert model.nu == 29
     pose = model.key_qpos[0]
     assert pose[2] == pytest.approx(STANDING_HEIGHT)
@@ -82,7 +82,7 @@ def test_mjlabs_export_describes_the_robot(flat):
     """What its ONNX files say, and robots' computers read."""
     from mjlab.rl.exporter_utils import get_base_metadata
 
-    said = get_base_metadata(flat._base, "run")
+    said = get_base_metadata(flat.base, "run")
     assert said["joint_names"] == [joint.name for joint in JOINTS]
     assert said["joint_stiffness"] == pytest.approx([joint.stiffness for joint in JOINTS])
     assert said["joint_damping"] == pytest.approx([joint.damping for joint in JOINTS])
@@ -92,8 +92,8 @@ def test_mjlabs_export_describes_the_robot(flat):
 
 
 def test_rates(flat):
-    assert flat._base.physics_dt == pytest.approx(1 / 200)
-    assert flat._base.step_dt == pytest.approx(1 / 50)
+    assert flat.base.physics_dt == pytest.approx(1 / 200)
+    assert flat.base.step_dt == pytest.approx(1 / 50)
     assert flat.spec.max_episode_steps == 1000
 
 
@@ -114,7 +114,7 @@ def test_observation_and_noise(flat):
     """Every term is the truth, off by at most the paper's noise and now and then by nearly as much."""
     flat.reset(1)
     hold(flat, 10)
-    base, data = flat._base, robot(flat).data
+    base, data = flat.base, robot(flat).data
     truth = {
         "angular_velocity": base.scene["robot/imu_ang_vel"].data,
         "gravity": data.projected_gravity_b,
@@ -139,7 +139,7 @@ def test_observation_and_noise(flat):
 
 def test_randomisation_stays_in_its_ranges(flat):
     flat.reset(2)
-    model, default = flat._base.sim.model, flat._base.sim.mj_model
+    model, default = flat.base.sim.model, flat.base.sim.mj_model
 
     def within(values, low_high):
         low, high = low_high
@@ -187,11 +187,11 @@ def test_one_delay_an_episode(flat):
 def test_pushes(flat):
     """Ten to fifteen seconds apart, up to a metre a second in the plane."""
     flat.reset(4)
-    event = flat._base.event_manager.get_term_cfg("push")
+    event = flat.base.event_manager.get_term_cfg("push")
     assert (event.mode, event.interval_range_s) == ("interval", (10.0, 15.0))
     before = robot(flat).data.root_link_lin_vel_w.clone()
-    event.func(flat._base, torch.arange(N), **event.params)
-    flat._base.sim.forward()
+    event.func(flat.base, torch.arange(N), **event.params)
+    flat.base.sim.forward()
     change = robot(flat).data.root_link_lin_vel_w - before
     assert 0.5 < change[:, :2].abs().max() <= 1.0 + 1e-4
     assert change[:, 2].abs().max() < 1e-4
@@ -208,7 +208,7 @@ def test_frames_and_feet(flat):
     assert torch.allclose(s.torso_gravity, s.gravity, atol=1e-5)
     assert torch.allclose(s.foot_side, torch.tensor([0.1185, -0.1185]).expand(N, 2), atol=1e-3)
     assert torch.allclose(s.joint_position, torch.tensor([joint.default for joint in JOINTS]).expand(N, 29), atol=1e-6)
-    soles = robot(flat).data.site_pos_w[:, _readers[flat._base]._feet, 2]
+    soles = robot(flat).data.site_pos_w[:, _readers[flat.base]._feet, 2]
     assert soles.abs().max() < 0.02, "not standing on the ground"
     knee, low, high = 3, -0.087267, 2.8798  # nine tenths of the joint's range
     margin = 0.05 * (high - low)
@@ -218,13 +218,13 @@ def test_frames_and_feet(flat):
 
 def test_feet_remember_one_step(flat):
     flat.reset(6)
-    reader = _readers[flat._base]
+    reader = _readers[flat.base]
     assert not reader._foot_velocity.any()
     hold(flat)
-    first = reader.read(flat._base)
+    first = reader.read(flat.base)
     assert not first.foot_velocity_before.any()
     hold(flat)
-    second = reader.read(flat._base)
+    second = reader.read(flat.base)
     assert torch.equal(second.foot_velocity_before, first.foot_velocity)
     assert not torch.equal(second.foot_velocity, first.foot_velocity)
 
@@ -271,7 +271,7 @@ def test_play_is_quiet():
 
 def levels(env, level, command, offset):
     """The levels after episodes that end so far from where they began."""
-    base, n = env._base, env.spec.num_envs
+    base, n = env.base, env.spec.num_envs
     base.scene.terrain.terrain_levels[:] = level
     nobody = torch.zeros(n, dtype=torch.bool)
     base.scene.terrain.update_env_origins(torch.arange(n), nobody, nobody)
@@ -289,7 +289,7 @@ def levels(env, level, command, offset):
 
 def test_curriculum(rough):
     rough.reset(0)
-    assert rough._base.scene.terrain.terrain_levels.max() <= 5
+    assert rough.base.scene.terrain.terrain_levels.max() <= 5
     hold(rough)
     n, slow, fast = rough.spec.num_envs, (0.3, 0.0, 0.0), (0.3, 0.4, 0.0)
     assert levels(rough, 2, slow, (4.1, 0.0)) == [3] * n  # half of the eight metres
@@ -303,20 +303,20 @@ def test_curriculum(rough):
 
 def test_curriculum_goes_on_in_a_resumed_run(rough):
     rough.reset(0)
-    terrain = rough._base.scene.terrain
+    terrain = rough.base.scene.terrain
     begun = terrain.terrain_levels.tolist()
     hold(rough)
     terrain.terrain_levels[:] = torch.arange(rough.spec.num_envs) % 3 + 7
-    saved, steps = rough.state_dict(), rough._base.common_step_counter
+    saved, steps = rough.state_dict(), rough.base.common_step_counter
     try:
         rough.reset(1)
         assert terrain.terrain_levels.tolist() == begun, "without a checkpoint it begins anew"
         assert rough.load_state_dict(saved) is False, "its episodes cannot go on"
         rough.reset(1)
         assert torch.equal(terrain.terrain_levels, saved["terrain_levels"])
-        assert rough._base.common_step_counter == steps
+        assert rough.base.common_step_counter == steps
         tiles = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
-        assert torch.equal(rough._base.scene.env_origins, tiles)
+        assert torch.equal(rough.base.scene.env_origins, tiles)
     finally:
         rough.load_state_dict({"steps": 0, "terrain_levels": torch.tensor(begun)})  # the fixture is shared
 
@@ -324,7 +324,7 @@ def test_curriculum_goes_on_in_a_resumed_run(rough):
 def test_height_map_sees_the_steps(rough):
     """On stairs that lead down, the edge of the platform: level to its edge, then one step lower."""
     rough.reset(1)
-    base = rough._base
+    base = rough.base
     base.scene.terrain.terrain_levels[:] = 9
     base.scene.terrain.terrain_types[:] = 0
     nobody, everybody = torch.zeros(6, dtype=torch.bool), torch.arange(6)

@@ -44,8 +44,8 @@ class Agent:
         self.updates = 0
         # Own generators on the CPU draw all random numbers: the same on every device, saved with the agent, and
         # independent of the global random state.
-        self._acting_rng = torch.Generator().manual_seed(seed)
-        self._learning_rng = torch.Generator().manual_seed(seed + 1)
+        self.acting_rng = torch.Generator().manual_seed(seed)
+        self.learning_rng = torch.Generator().manual_seed(seed + 1)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.learner = Learner(spec, config, self.device, dtype)
@@ -61,7 +61,7 @@ class Agent:
             (spec.num_envs, spec.action_dim),
             config.noise_max_repeat,
             config.noise_exponent,
-            self._acting_rng,
+            self.acting_rng,
             self.device,
         )
         self.reward_scale = (
@@ -81,7 +81,7 @@ class Agent:
         """Exploring actions in [-1, 1], (envs, action_dim), on the simulator's device; uniform in the warm-up."""
         if not self.ready_to_learn and not self.updates:
             shape = (self.spec.num_envs, self.spec.action_dim)
-            return (2 * torch.rand(shape, generator=self._acting_rng) - 1).to(self.spec.device)
+            return (2 * torch.rand(shape, generator=self.acting_rng) - 1).to(self.spec.device)
         shown = {group: rows.to(self.device).contiguous() for group, rows in obs.items() if group != "critic"}
         return self._explore(shown, self.noise.next()).to(self.spec.device)
 
@@ -92,7 +92,7 @@ class Agent:
 
     def update(self) -> Metrics:
         """One gradient step of the critic and, every `actor_delay`-th time, of actor and temperature."""
-        size, generator = self.config.batch_size, self._learning_rng
+        size, generator = self.config.batch_size, self.learning_rng
         batch = self.replay.sample(size, generator, self.device)
         gaussian = torch.randn(2, size, self.spec.action_dim, generator=generator, device="cpu")
         draws = (self.learner.transform.draw(size, generator), *gaussian)
@@ -125,8 +125,8 @@ class Agent:
             "noise": self.noise.state_dict(),
             "reward_scale": self.reward_scale.state_dict(),
             "replay": self.replay.state_dict(),
-            "acting_rng": self._acting_rng.get_state(),
-            "learning_rng": self._learning_rng.get_state(),
+            "acting_rng": self.acting_rng.get_state(),
+            "learning_rng": self.learning_rng.get_state(),
             "updates": self.updates,
         }
 
@@ -135,8 +135,8 @@ class Agent:
         self.noise.load_state_dict(state["noise"])
         self.reward_scale.load_state_dict(state["reward_scale"])
         self.replay.load_state_dict(state["replay"])
-        self._acting_rng.set_state(state["acting_rng"])
-        self._learning_rng.set_state(state["learning_rng"])
+        self.acting_rng.set_state(state["acting_rng"])
+        self.learning_rng.set_state(state["learning_rng"])
         self.updates = state["updates"]
 
 

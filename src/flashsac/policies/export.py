@@ -55,11 +55,11 @@ def export(
         observations={group: list(shape) for group, shape in policy.shapes.items()},
         action_low=[float(low) for low in policy.meta["action_low"]],
         action_high=[float(high) for high in policy.meta["action_high"]],
-        robot=_robot(policy),
+        robot=robot_of_policy(policy),
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     network = Network(policy)
-    worst = {out: _keep_if_equal(out, lambda file: _to_onnx(network, policy, file, info), _onnx_runner, policy, obs)}
+    worst = {out: _keep_if_equal(out, lambda file: _to_onnx(network, policy, file, info), onnx_runner, policy, obs)}
     if torchscript:
         beside = out.with_suffix(".pt")
         worst[beside] = _keep_if_equal(
@@ -83,7 +83,7 @@ def recorded(policy: Policy, run: Path, count: int, task: str | None = None) -> 
             if task:  # asked for by name
                 raise
             print(f"note: its simulator is not at hand, so observations are made up. {error}")
-            return _made_up(policy, count), "made-up observations"
+            return random_observations(policy, count), "made-up observations"
         obs = env.reset(0)
         seen: list[Obs] = []
         noise = torch.Generator().manual_seed(0)
@@ -97,7 +97,7 @@ def recorded(policy: Policy, run: Path, count: int, task: str | None = None) -> 
     }, "recorded observations"
 
 
-def _made_up(policy: Policy, count: int) -> Obs:
+def random_observations(policy: Policy, count: int) -> Obs:
     noise = torch.Generator().manual_seed(0)
     obs: Obs = {}
     for group, shape in policy.shapes.items():
@@ -162,7 +162,7 @@ def _to_torchscript(network: Network, policy: Policy, file: Path, info: PolicyIn
         torch.jit.save(torch.jit.trace(graph, _examples(policy, 1)), file, _extra_files={f"{KEY}.json": info.to_json()})
 
 
-def _onnx_runner(file: Path) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+def onnx_runner(file: Path) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
     return OnnxPolicy(file)
 
 
@@ -181,7 +181,7 @@ def _examples(policy: Policy, count: int) -> tuple[Tensor, ...]:
     return tuple(torch.zeros(count, *shape, dtype=types.get(group)) for group, shape in policy.shapes.items())
 
 
-def _robot(policy: Policy) -> Robot | None:
+def robot_of_policy(policy: Policy) -> Robot | None:
     robot = robot_of(policy.task, policy.meta.get("options", ()))
     if robot is None:
         return None

@@ -216,8 +216,8 @@ class _BorrowedEnv(MjlabVecEnv):
         obs = super().reset(seed)
         if self._spread:  # or all episodes would end together
             generator = torch.Generator().manual_seed(seed)
-            ages = torch.randint(self._base.max_episode_length, (self.spec.num_envs,), generator=generator)
-            self._base.episode_length_buf = ages.to(self._base.episode_length_buf)
+            ages = torch.randint(self.base.max_episode_length, (self.spec.num_envs,), generator=generator)
+            self.base.episode_length_buf = ages.to(self.base.episode_length_buf)
         return obs
 
     def close(self) -> None:

@@ -54,7 +54,7 @@ class GenesisVecEnv:
 
     def __init__(self, task: GenesisTask, request: EnvRequest):
         gs = initialised(request.device)
-        self._task, self._num_envs, self._refusal = task, request.num_envs, gs.GenesisException
+        self.task, self._num_envs, self._refusal = task, request.num_envs, gs.GenesisException
         self._max_steps = request.max_episode_steps or round(task.episode_seconds / task.control_seconds)
         self._limits = torch.tensor(task.action_limits, device=gs.device)
         self.spec = EnvSpec(
@@ -86,17 +86,17 @@ class GenesisVecEnv:
         return first_obs(self._reset_envs(torch.arange(self._num_envs, device=self.spec.device)))
 
     def step(self, action: Tensor) -> Step:
-        self._task.act(action.to(self.spec.device).clamp(-1.0, 1.0) * self._limits)
+        self.task.act(action.to(self.spec.device).clamp(-1.0, 1.0) * self._limits)
         self._simulate()
         self._elapsed += 1
-        obs, reward, terminated, info = self._task.outcome(self._elapsed, self._draw)
+        obs, reward, terminated, info = self.task.outcome(self._elapsed, self._draw)
         # Genesis would raise for all environments when one diverges; as NaN it is dropped and reset by itself.
         diverged = self._scene.rigid_solver.get_error_envs_mask()
         reward = reward.masked_fill(diverged, float("nan"))
         truncated = self._elapsed >= self._max_steps
         if truncated.any() and diverged.any():  # or simulating on, in the trial, would raise after all
             self._reset_envs(diverged.nonzero()[:, 0])
-        if truncated.any() and (success := self._task.trial(self._simulate)) is not None:
+        if truncated.any() and (success := self.task.trial(self._simulate)) is not None:
             # The trial moves every robot, so the episodes of all are over, also of those reset early after diverging.
             truncated = torch.ones_like(truncated)
             info = {**info, "success": success.cpu()}
@@ -107,15 +107,15 @@ class GenesisVecEnv:
 
     def _reset_envs(self, ids: Tensor) -> Obs:
         self._scene.reset(envs_idx=ids)
-        self._task.reset(ids, self._draw)
+        self.task.reset(ids, self._draw)
         self._elapsed[ids] = 0
-        return {group: rows[ids] for group, rows in self._task.observe().items()}
+        return {group: rows[ids] for group, rows in self.task.observe().items()}
 
     def render(self) -> np.ndarray:
         if self._camera is None:
             raise RenderError("these environments were made without a camera: make them with render=True.")
-        focus = self._task.focus().cpu().numpy()
-        self._camera.set_pose(pos=focus + np.asarray(self._task.camera_offset), lookat=focus, up=(0.0, 0.0, 1.0))
+        focus = self.task.focus().cpu().numpy()
+        self._camera.set_pose(pos=focus + np.asarray(self.task.camera_offset), lookat=focus, up=(0.0, 0.0, 1.0))
         return np.asarray(self._camera.render()[0], np.uint8)
 
     def state_dict(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class GenesisVecEnv:
                 name: {key: torch.as_tensor(rows) for key, rows in solver.arrays.items()}
                 for name, solver in self._record().sim.solvers.items()
             },
-            "task": self._task.state_dict(),
+            "task": self.task.state_dict(),
             "elapsed": self._elapsed.clone(),
             "random": self._draw.generator.get_state(),
         }
@@ -137,7 +137,7 @@ class GenesisVecEnv:
             self._scene.__setstate__(record)
         except self._refusal:
             return False  # saved by another version of Genesis
-        self._task.load_state_dict(state["task"])
+        self.task.load_state_dict(state["task"])
         self._elapsed.copy_(state["elapsed"])
         self._draw.generator.set_state(state["random"])
         return True

@@ -78,8 +78,8 @@ class IsaacLabVecEnv(Unsaved):
     """Any ManagerBasedRLEnv or DirectRLEnv, wrapped or not. `privileged`: show the group "critic", if there is one."""
 
     def __init__(self, env: Any, *, privileged: bool = True):
-        self._env, self._lab = env, env.unwrapped
-        lab = self._lab
+        self._env, self.lab = env, env.unwrapped
+        lab = self.lab
         if not hasattr(lab, "single_observation_space"):
             raise UnsupportedSpace(
                 f"{type(lab).__name__} has several agents, and FlashSAC trains one. Make one of them with Isaac Lab's "
@@ -143,7 +143,7 @@ class IsaacLabVecEnv(Unsaved):
 
     def _look_before_resets(self) -> None:
         """Keep the observations from just before `_reset_idx`, which `step` calls when dones and rewards are known."""
-        lab, reset_idx = self._lab, self._lab._reset_idx
+        lab, reset_idx = self.lab, self.lab._reset_idx
         if hasattr(lab, "observation_manager") and _looking_counts_as_a_step(lab.observation_manager):
             raise FlashSACError(
                 "this version of Isaac Lab cannot show the last observation of an episode for a task with observation "
@@ -159,7 +159,7 @@ class IsaacLabVecEnv(Unsaved):
         lab._reset_idx = look_then_reset
 
     def _observe(self) -> Mapping[str, Any]:
-        lab = self._lab
+        lab = self.lab
         if hasattr(lab, "observation_manager"):
             return lab.observation_manager.compute()
         obs = lab._get_observations()
@@ -169,9 +169,9 @@ class IsaacLabVecEnv(Unsaved):
 
     def _reset_broken(self, ids: Tensor) -> Obs:
         """The order of Isaac Lab's own `reset`, for some."""
-        self._lab._reset_idx(ids.int())
-        self._lab.scene.write_data_to_sim()
-        self._lab.sim.forward()
+        self.lab._reset_idx(ids.int())
+        self.lab.scene.write_data_to_sim()
+        self.lab.sim.forward()
         return self._flat(self._observe())
 
     def _flat(self, obs: Mapping[str, Any]) -> Obs:

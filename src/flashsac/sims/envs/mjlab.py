@@ -75,28 +75,28 @@ class MjlabVecEnv:
     """Takes a ManagerBasedRlEnv over: it no longer resets by itself, which would throw the final observations away."""
 
     def __init__(self, env: Any, obs_groups: Mapping[str, Sequence[str]], clip_actions: float | None = None):
-        self._env, self._base = env, env.unwrapped
-        self._base.cfg.auto_reset = False
+        self._env, self.base = env, env.unwrapped
+        self.base.cfg.auto_reset = False
         self._groups = {"actor": tuple(obs_groups["actor"]), "critic": tuple(obs_groups.get("critic", ()))}
         if self._groups["critic"] in ((), self._groups["actor"]):
             del self._groups["critic"]
         self._bound = 1.0 if clip_actions is None else float(clip_actions)
-        self._steps_before, self._levels_before = 0, _terrain_levels(self._base)
-        self._randomness = _OwnRandomness(self._base.device)
-        action_dim = self._base.action_manager.total_action_dim
+        self._steps_before, self._levels_before = 0, _terrain_levels(self.base)
+        self._randomness = _OwnRandomness(self.base.device)
+        action_dim = self.base.action_manager.total_action_dim
         self.spec = EnvSpec(
-            num_envs=self._base.num_envs,
+            num_envs=self.base.num_envs,
             obs={group: sum(map(self._width, parts)) for group, parts in self._groups.items()},
             action_dim=action_dim,
             action_low=(-self._bound,) * action_dim,
             action_high=(self._bound,) * action_dim,
-            max_episode_steps=self._base.max_episode_length,
-            device=torch.device(self._base.device),
-            fps=1.0 / self._base.step_dt,
+            max_episode_steps=self.base.max_episode_length,
+            device=torch.device(self.base.device),
+            fps=1.0 / self.base.step_dt,
         )
 
     def _width(self, group: str) -> int:
-        shape = self._base.observation_manager.group_obs_dim[group]
+        shape = self.base.observation_manager.group_obs_dim[group]
         if len(shape) != 1:
             raise UnsupportedSpace(
                 f"mjlab's observation group '{group}' has shape {shape}; this version trains from state vectors. Use a task without "
@@ -110,10 +110,10 @@ class MjlabVecEnv:
         with self._randomness.swapped_in():
             seed_rng(seed)
             self._forget()
-            events = self._base.event_manager
+            events = self.base.event_manager
             if "startup" in events.available_modes:
                 events.apply(mode="startup")  # friction and the like: drawn once an environment, now from this seed
-            with _levels_held(self._base.scene.terrain):
+            with _levels_held(self.base.scene.terrain):
                 obs, _ = self._env.reset()
         return first_obs(self._split(obs))
 
@@ -121,13 +121,13 @@ class MjlabVecEnv:
         """What mjlab keeps over a reset: the same seed must give the same episodes, however long the environments have been used."""
         from mjlab.managers import RewardManager
 
-        cfg = self._base.cfg
+        cfg = self.base.cfg
         # Curricula change its weights, and some terms remember the episode before (how high a foot was lifted).
-        self._base.reward_manager = RewardManager(cfg.rewards, self._base, scale_by_dt=cfg.scale_rewards_by_dt)
-        self._base.setup_manager_visualizers()
-        self._base.common_step_counter = self._steps_before  # what curricula go by
+        self.base.reward_manager = RewardManager(cfg.rewards, self.base, scale_by_dt=cfg.scale_rewards_by_dt)
+        self.base.setup_manager_visualizers()
+        self.base.common_step_counter = self._steps_before  # what curricula go by
         if self._levels_before is not None:
-            terrain = self._base.scene.terrain
+            terrain = self.base.scene.terrain
             terrain.terrain_levels.copy_(self._levels_before)
             everywhere = torch.arange(self.spec.num_envs, device=self.spec.device)
             unmoved = torch.zeros_like(everywhere, dtype=torch.bool)
@@ -137,7 +137,7 @@ class MjlabVecEnv:
         native = action.to(self.spec.device).clamp(-1.0, 1.0) * self._bound
         with self._randomness.swapped_in():
             obs, reward, terminated, timed_out, _ = self._env.step(native)
-            if self._base.cfg.is_finite_horizon:  # the task says that nothing comes after its time limit
+            if self.base.cfg.is_finite_horizon:  # the task says that nothing comes after its time limit
                 terminated, timed_out = terminated | timed_out, torch.zeros_like(timed_out)
             return autoreset(self._split(obs), reward, terminated, timed_out, self._info(), self._reset_envs)
 
@@ -149,9 +149,9 @@ class MjlabVecEnv:
         return {group: torch.cat([obs[part] for part in parts], dim=1) for group, parts in self._groups.items()}
 
     def _info(self) -> dict[str, Tensor]:
-        rewards = self._base.reward_manager
+        rewards = self.base.reward_manager
         info = dict(zip(rewards.active_terms, rewards._step_reward.clone().unbind(1), strict=True))
-        commands = self._base.command_manager
+        commands = self.base.command_manager
         for name in commands.active_terms:
             metrics = commands.get_term(name).metrics
             if "episode_success" in metrics:
@@ -166,8 +166,8 @@ class MjlabVecEnv:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the curricula stand: all that can be brought back."""
-        levels = _terrain_levels(self._base)
-        return {"steps": int(self._base.common_step_counter)} | ({} if levels is None else {"terrain_levels": levels})
+        levels = _terrain_levels(self.base)
+        return {"steps": int(self.base.common_step_counter)} | ({} if levels is None else {"terrain_levels": levels})
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
         """Episodes cannot go on, but those of the next reset begin where the curricula stood."""
