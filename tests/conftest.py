@@ -14,6 +14,13 @@ import torch
 from flashsac.types import EnvSpec
 
 
+def pytest_collection_modifyitems(items):
+    """Whoever needs a trained policy waits for it to be trained."""
+    for item in items:
+        if "g1_run" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def _one_thread():
     """Small problems: a second thread only spins."""

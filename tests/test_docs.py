@@ -10,6 +10,8 @@ import pytest
 
 from tests.helpers import ROOT, blocks, cli, named_blocks
 
+pytestmark = pytest.mark.slow
+
 SHORT = (
     "--steps 600 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 --agent.actor-width 8 --compile off "
     "--env.num-envs 2 --eval.episodes 2 --no-video"

@@ -10,6 +10,8 @@ from flashsac.bench.measure import Bench, Products
 from flashsac.config.presets import PRESETS
 from tests.helpers import cli
 
+pytestmark = pytest.mark.slow
+
 
 def test_operations_of_an_update_by_hand():
     """Two updates, one of them with the actor: no product for rows or weights that nobody uses."""

@@ -19,6 +19,8 @@ from flashsac.training.hooks import Hooks
 from tests import toy_envs
 from tests.helpers import TINY, checkpoint_steps, cli, named_blocks, tiny_run
 
+pytestmark = pytest.mark.slow
+
 QUICK = (
     "--preset laptop --steps 400 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 --agent.actor-width 8 "
     "--compile off --env.num-envs 2 --eval.episodes 2 --no-video"

@@ -114,6 +114,7 @@ def test_running_statistics():
     )
 
 
+@pytest.mark.slow
 def test_it_learns_to_tell_a_velocity_that_the_history_gives_away():
     """The velocity is the difference of the last two observations: an agent whose updates train the estimator finds that."""
     config = AgentConfig(
@@ -178,6 +179,7 @@ def test_symmetry_is_refused_where_nobody_knows_it():
     assert isinstance(make_transform(spec(mirrors=MIRRORS), AgentConfig(symmetry=True), CPU), RandomMirror)
 
 
+@pytest.mark.slow
 def test_compiled_it_is_the_same():
     config = AgentConfig(batch_size=5, actor_width=8, critic_width=8, symmetry=True)
     learners = []

@@ -195,6 +195,7 @@ def test_encoders_gradient_is_that_of_the_critic_loss_through_current_images_alo
     assert all("encoder" not in name for name, _ in learner.target.named_parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 def test_one_unit_equals_the_two_halves(compiled):
     """Features computed once, for the actor and then the critic, are those that each half would compute."""

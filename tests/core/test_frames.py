@@ -100,6 +100,7 @@ def test_every_pattern_of_ends(stack, n_step):
                 film.check(0, start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 def test_random_episodes_through_a_ring_that_wraps(compiled):
     generator = torch.Generator().manual_seed(0)

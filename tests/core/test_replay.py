@@ -95,6 +95,7 @@ def test_every_pattern_of_terminated_and_truncated(make_spec, n_step):
             check_window(replay, recorder, 0, start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_wrapping_random_episodes_and_invalid_steps(make_spec, n_step, compiled):

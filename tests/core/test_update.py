@@ -208,6 +208,7 @@ def test_whole_update_equals_the_plain_implementation(make_spec, dtype, updates,
     assert_same(learner, plain, tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-3)])
 def test_compiled_update_equals_the_eager_one(make_spec, dtype, tolerance):
     """Everything it changes: weights, running statistics, target, temperature and the optimizers' moments."""
@@ -273,6 +274,7 @@ def test_ablations_build_and_learn_something(make_spec, changes):
     assert learner.joint_forward is (cross_batch_forward if config.cross_batch else separate_forward)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_low_precision_learns_what_full_precision_learns(make_spec, dtype):
     """The same random numbers: the losses stay together while they fall, and weights and moments stay float32."""

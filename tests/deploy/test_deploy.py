@@ -32,6 +32,8 @@ from flashsac.robots.playground import G1_JOYSTICK as ROBOT
 from tests.deploy.fake_robots import SimulatedUnitree, remote
 from tests.helpers import PATIENCE, cli, environment
 
+pytestmark = pytest.mark.slow
+
 STIFFNESS = np.array([joint.stiffness for joint in ROBOT.joints])
 DAMPING = np.array([joint.damping for joint in ROBOT.joints])
 DEFAULT = np.array([joint.default for joint in ROBOT.joints])

@@ -11,6 +11,8 @@ from flashsac.config.schema import EnvConfig
 from flashsac.sims.make import make_env
 from tests.helpers import from_file, tiny_run
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("envpool")
 followed = from_file("benchmarks/commands_followed.py")
 QUIET = ("noise_level=0",)

@@ -17,6 +17,8 @@ from flashsac.sims.make import make_env
 from flashsac.types import Step
 from tests.helpers import from_file
 
+pytestmark = pytest.mark.slow
+
 ppo = from_file("benchmarks/ppo.py")
 
 

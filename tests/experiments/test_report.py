@@ -14,6 +14,8 @@ from flashsac.experiments.report import Curve, band, group_paths, read_published
 from flashsac.runs.metrics import read_metrics
 from tests.helpers import tiny_run
 
+pytestmark = pytest.mark.slow
+
 
 def test_band_is_mean_and_bootstrap_interval():
     steps = np.array([0.0, 10.0, 20.0])

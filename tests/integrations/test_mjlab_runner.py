@@ -18,6 +18,8 @@ from flashsac.robots.catalog import robot_of
 from flashsac.runs.metrics import read_metrics
 from tests.helpers import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 TASK = "Mjlab-Cartpole-Swingup-FlashSAC"
 SMALL = (
     "--gpu-ids None --env.scene.num-envs 4 --env.episode-length-s 5 --agent.num-steps-per-env 10 --agent.max-iterations 10 "

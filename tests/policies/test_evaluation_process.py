@@ -26,6 +26,8 @@ from flashsac.sims.make import make_env, must_evaluate_apart
 from flashsac.sims.registry import simulators
 from tests.helpers import PATIENCE, ROOT, TINY, environment, wait_until
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("mujoco")
 
 TASK, CONFIG = "mujoco:Hopper-v4", EnvConfig(num_envs=1, engine="gymnasium")

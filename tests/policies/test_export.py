@@ -27,6 +27,8 @@ from tests import toy_envs
 from tests.deploy.fake_robots import Puppet
 from tests.helpers import cli, tiny_run
 
+pytestmark = pytest.mark.slow
+
 G1 = "playground:G1JoystickFlatTerrain"
 
 

@@ -13,6 +13,8 @@ from flashsac.policies.find import locate_policy, policy_file
 from tests import toy_envs
 from tests.helpers import cli, tiny_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

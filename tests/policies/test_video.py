@@ -14,6 +14,8 @@ from flashsac.policies.video import record
 from tests import toy_envs
 from tests.helpers import TINY, cli
 
+pytestmark = pytest.mark.slow
+
 
 def trained(tmp_path, task, **env):
     flashsac.train(

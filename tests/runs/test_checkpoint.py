@@ -27,6 +27,8 @@ from flashsac.training.start import resume_run
 from tests import toy_envs
 from tests.helpers import TINY, StopAt, checkpoint_steps, tiny_run
 
+pytestmark = pytest.mark.slow
+
 
 def test_trees_survive_exactly():
     tree = {

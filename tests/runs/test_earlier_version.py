@@ -18,6 +18,8 @@ from flashsac.runs.metrics import TIMINGS, read_metrics
 from flashsac.runs.provenance import processor, version
 from tests.helpers import ROOT, cli
 
+pytestmark = pytest.mark.slow
+
 DATA = ROOT / "tests" / "data"
 RUN, POLICIES = DATA / "run-0.1", DATA / "policies-0.1"
 

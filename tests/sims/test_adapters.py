@@ -17,6 +17,8 @@ from flashsac.sims.make import make_env
 from flashsac.sims.registry import simulators
 from tests import toy_envs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("task", "num_envs", "engine"),

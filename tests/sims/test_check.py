@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from flashsac.config.schema import EnvConfig
@@ -59,6 +60,7 @@ class Endless(Unsaved):
         pass
 
 
+@pytest.mark.slow
 def test_the_table_of_simulators_says_no_where_no_episode_ended(monkeypatch, capsys):
     module = importlib.util.spec_from_file_location("test_sims", ROOT / "scripts" / "test_sims.py")
     script = importlib.util.module_from_spec(module)

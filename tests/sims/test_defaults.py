@@ -22,6 +22,7 @@ def test_wrong_choices_from_python():
         flashsac.train(toy_envs.make_point, **TINY | {"compile": True, "replay": {"storage": "tape"}})
 
 
+@pytest.mark.slow
 def test_numbers_and_paths_as_python_has_them(tmp_path):
     settings = TINY | dict(steps=2e2, eval=dict(every=np.int64(100), episodes=2), run_dir=tmp_path / "run")
     flashsac.train(toy_envs.make_point, quiet=True, **settings)
@@ -81,6 +82,7 @@ def test_devices_that_are_not_there(monkeypatch):
             checked_device(name)
 
 
+@pytest.mark.slow
 def test_a_run_begun_on_a_gpu_goes_on_without_one(tmp_path):
     import torch
 

@@ -13,6 +13,8 @@ from flashsac.sims.catalog import tasks
 from flashsac.sims.make import make_env
 from flashsac.types import EnvSpec
 
+pytestmark = pytest.mark.slow
+
 EPISODES, LIMIT = 24, 80
 
 

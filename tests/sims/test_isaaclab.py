@@ -196,6 +196,7 @@ def test_one_environment_in_a_process():
     assert must_evaluate_apart(MANAGED, EnvConfig())
 
 
+@pytest.mark.slow
 def test_training_evaluates_in_another_process(tmp_path, monkeypatch):
     paths = [str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))  # Isaac Lab is installed for the child too
@@ -236,6 +237,7 @@ def test_several_agents_are_refused():
         IsaacLabVecEnv(lab)
 
 
+@pytest.mark.slow
 def test_a_task_that_is_not_in_our_table_trains_by_its_own_name(tmp_path):
     """With what the simulator offers the critic; and evaluated apart, like all of Isaac Lab's."""
     (name,) = fakes.UNLISTED

@@ -13,6 +13,8 @@ import pytest
 from flashsac.runs.directory import read_config
 from tests.helpers import ROOT, blocks, cli, named_blocks
 
+pytestmark = pytest.mark.slow
+
 PAGE = "docs/add-a-simulator.md"
 OFFLINE = "--no-deps --no-build-isolation --no-index --quiet --disable-pip-version-check".split()
 """The scratch environment has what the package needs already."""

@@ -22,6 +22,8 @@ from flashsac.system import gl
 from flashsac.types import Pixels
 from tests import toy_envs
 
+pytestmark = pytest.mark.slow
+
 SMALL = dict(image_size=24, frame_stack=2, max_episode_steps=8)
 
 

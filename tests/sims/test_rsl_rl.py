@@ -161,6 +161,7 @@ def test_groups_that_cannot_be_used():
             RslRlVecEnv(walk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_function", [False, True])
 def test_train(tmp_path, capsys, as_function):
     result = flashsac.train(Walk if as_function else Walk(), run_dir=str(tmp_path / "run"), video=False, **SHORT)

@@ -85,6 +85,7 @@ def test_a_time_limit_is_seen_without_a_spec():
     assert make_env(wrapped, EnvConfig(num_envs=1)).spec.max_episode_steps == 7
 
 
+@pytest.mark.slow
 def test_training_without_a_time_limit_says_where_evaluation_cuts(tmp_path, capfd):
     settings = TINY | dict(steps=120, run_dir=str(tmp_path / "run"))
     flashsac.train(toy_envs.make_point, **settings)

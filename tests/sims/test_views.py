@@ -120,6 +120,7 @@ def test_what_cannot_be_shown(task, config, message):
         make_env(task, config)
 
 
+@pytest.mark.slow
 def test_a_run_with_estimator_and_mirror(tmp_path):
     """Trains, is saved, goes on, and its policy takes an observation and what came before it."""
     settings = TINY | dict(

@@ -24,6 +24,8 @@ from flashsac.sims.vector.workers import WorkerVecEnv
 from tests.helpers import environment, wait_until
 from tests.sims.worker_envs import DescribedPoint, Faulty, Threads, broken_on_making, cannot_be_made
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def make():

@@ -115,6 +115,7 @@ def test_limits_of_the_first_version_count_too(groups):
     assert memory.available_memory() == 150_000
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
 def test_freed_memory_is_used_again_and_not_fetched_anew():
     code = (

@@ -39,6 +39,7 @@ def highest_level_foot(scales: tuple[float, ...]) -> float:
     return best
 
 
+@pytest.mark.slow
 def test_a_foot_reaches_the_highest_stairs():
     assert highest_level_foot(PPO_ACTION_SCALE) < 0.1, (
         "why FlashSAC, whose actions are bounded, needs a scale of its own"

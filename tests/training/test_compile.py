@@ -13,6 +13,8 @@ import torch
 from flashsac.training.compile import compiler_for, compiler_missing
 from flashsac.training.compile_cache import Compiled, source_digest
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 
 

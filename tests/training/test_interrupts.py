@@ -14,6 +14,8 @@ from flashsac.training.compile import compiler_missing
 from flashsac.training.interrupts import graceful_stop
 from tests.helpers import PATIENCE, checkpoint_steps, command, environment, wait_until
 
+pytestmark = pytest.mark.slow
+
 QUICK = (
     "train gym:Pendulum-v1 --preset laptop --steps 300 --agent.warmup 100 --agent.batch-size 16 --agent.critic-width 8 "
     "--agent.actor-width 8 --compile off --precision fp32 --env.num-envs 2 --eval.every 100 --eval.episodes 2 --no-video --run-dir"

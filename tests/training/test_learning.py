@@ -8,6 +8,8 @@ import flashsac
 from tests import toy_envs
 from tests.helpers import TINY
 
+pytestmark = pytest.mark.slow
+
 # Small networks at three times the learning rate: the temperature and the slow target need thousands of updates whatever the task,
 # and the tests have minutes.
 SMALL = dict(

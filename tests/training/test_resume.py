@@ -38,6 +38,8 @@ from tests.helpers import (
     tiny_run,
 )
 
+pytestmark = pytest.mark.slow
+
 HOPPER = (
     "train mujoco:Hopper-v4 --preset single --steps 900 --seed 7 --agent.warmup 150 --agent.batch-size 32 "
     "--agent.critic-width 16 --agent.actor-width 8 --eval.every 300 --eval.episodes 3 "

@@ -22,6 +22,8 @@ from flashsac.training.start import resume_run
 from tests import toy_envs
 from tests.helpers import TINY, StopAt, lose_newest_checkpoint, tiny_run
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = TINY | dict(steps=400, eval=dict(every=0), log_every=40, quiet=True)
 
 

@@ -19,6 +19,8 @@ from flashsac.types import EnvSpec, Pixels
 from tests import toy_envs
 from tests.helpers import TINY, blocks, cli
 
+pytestmark = pytest.mark.slow
+
 SEEING = TINY | dict(agent=TINY["agent"] | dict(image_channels=4, image_features=8, image_shift=1, n_step=3))
 
 
