@@ -160,7 +160,7 @@ def test_help_says_whose_defaults_it_shows():
 
 def test_a_vectorised_simulator_of_ones_own_is_asked_for_as_many_as_were_wanted(tmp_path):
     code = named_blocks("docs/add-a-simulator.md")["hover.py"]
-    (tmp_path / "hover.py").write_text(code.partition("check_env(")[0] + "def fixed():\n    return Hover(6)\n")
+    (tmp_path / "hover.py").write_text(code.partition("if __name__")[0] + "def fixed():\n    return Hover(6)\n")
     out = cli("train", "hover:Hover", *QUICK, "--env.num-envs", "16", "--run-dir", "asked", cwd=tmp_path).stdout
     assert "decides by itself" not in out
     assert read_config(tmp_path / "asked")[1].env.num_envs == 16
