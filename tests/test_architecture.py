@@ -156,7 +156,7 @@ def test_files_and_functions_stay_readable():
     assert not functions, f"split these functions: {functions}"
 
 
-LONGEST_FUNCTION = 80
+LONGEST_FUNCTION = 60
 
 
 def test_the_simulators_of_the_main_environment_are_there():
