@@ -26,7 +26,7 @@ POLAR, AXIAL, COMMAND = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0), (1.0, -1.0, -1.0)
 def mirror(
     layout: tuple[Kind, ...], joints: tuple[str, ...], feet: tuple[str, ...], grid: tuple[int, int] = (0, 0)
 ) -> Mirror:
-    """Of a vector that consists of these pieces; `grid` is the number of its lines and their length."""
+    """The mirror of a vector that consists of these pieces; `grid` is the number of its lines and their length."""
     lines, length = grid
     pieces: dict[str, Mirror] = {
         "polar": Mirror((0, 1, 2), POLAR),
@@ -45,7 +45,7 @@ def mirror(
 
 
 def joined(parts: list[Mirror]) -> Mirror:
-    """Of vectors one after the other."""
+    """The mirror of several vectors, one after the other."""
     source: list[int] = []
     for part in parts:
         source += [len(source) + index for index in part.source]
