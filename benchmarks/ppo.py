@@ -123,6 +123,7 @@ def train(
     run = Run.create(task, config)
     environments = Environments(make_env(task, env_config), seed)
     evaluator = Evaluator(task, env_config, eval_episodes, seed + EVAL_SEED)
+    run.write_config()
     ppo = settings(discount, steps_each, init_std)
     # config.json, which `flashsac report` reads, has FlashSAC's settings; of those only task, seed and environments hold here.
     (run_dir / "ppo.json").write_text(json.dumps(ppo | {"num_envs": num_envs}, indent=2) + "\n")
