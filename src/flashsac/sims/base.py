@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -52,6 +53,18 @@ class OverlappingVecEnv(VecEnv, Protocol):
     def receive(self) -> Step:
         """Wait for the step that was begun."""
         ...
+
+
+@contextlib.contextmanager
+def no_exit(doing: str) -> Iterator[None]:
+    """An environment that calls sys.exit must not end the program in silence, least of all with exit code 0."""
+    try:
+        yield
+    except SystemExit as error:
+        raise BadSimulation(
+            f"the environment called sys.exit({error.code!r}) during {doing}. An environment must not end the program: raise an "
+            "exception there, or end the episode (terminated)."
+        ) from error
 
 
 class Unsaved:

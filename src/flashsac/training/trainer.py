@@ -86,7 +86,7 @@ class Trainer:
     def stop(self) -> None:
         """End after the current step, with everything saved. A running evaluation is left to the resumed run."""
         session = self.session
-        self._stopped = True
+        self._stopped = self._saver.stopping = True
         with contextlib.suppress(RuntimeError):  # the signal may have come while something was being printed
             session.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
         if session.evaluator is not None and session.step < session.config.steps:
@@ -115,7 +115,7 @@ class Trainer:
 
     def _simulate(self, action: Tensor) -> Step:
         """Where the simulator has threads of its own, the agent learns meanwhile."""
-        with self._saver.on_failure():
+        with self._saver.on_failure("training"):
             if self._overlapping is None:
                 step = self.session.env.step(action)
                 self._after("simulation")
@@ -123,7 +123,7 @@ class Trainer:
             self._overlapping.send(action)
         self._after("simulation")
         self._learn()
-        with self._saver.on_failure():
+        with self._saver.on_failure("training"):
             step = self._overlapping.receive()
         self._after("simulation")
         return step
@@ -181,7 +181,8 @@ class Trainer:
         session = self.session
         assert session.evaluator is not None
         policy = session.policy()
-        with self._saver.on_failure():
+        session.evaluation_due = True  # should the environment fail, the resumed run makes up for it
+        with self._saver.on_failure("evaluation"):
             try:
                 scores = session.evaluator.evaluate(policy).summary()
             except EvaluationAbandoned:
