@@ -113,7 +113,7 @@ def restore(session: Session) -> list[str]:
     session.metrics = state["metrics"]
     session.best.restore(state["best"])
     session.step, session.evaluation_due = checkpoint.step, state.get("evaluation_due", False)
-    session.watch.begin(agent.replay.invalid)
+    session.watch.begin(agent.replay.invalid, agent.reward_scale.outliers())
     session.row = next(iter(read_metrics(session.run.path / "metrics.csv")[-1:]), {})
     notes.append(f"resuming {session.run.task} at step {session.step:,} of {session.config.steps:,}")
     if state["env"] and session.env.load_state_dict(state["env"]):

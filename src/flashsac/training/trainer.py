@@ -172,6 +172,7 @@ class Trainer:
             session.row = self._row(rate, scores)
             session.log.write(session.row)
             session.progress.row(session.row)
+            session.watch.outliers(int(session.row["reward_outliers"]))
             for hook in self.hooks:
                 hook.after_row(self, session.row)
         session.clock.start(session.step)  # evaluation is not training time
@@ -212,6 +213,7 @@ class Trainer:
         }
 
     def _check_simulator(self, step: Step) -> None:
+            "reward_outliers": agent.reward_scale.outliers(),
         problem = self.session.watch.problem(step, self.session.agent.replay.invalid)
         if problem is None:
             return
