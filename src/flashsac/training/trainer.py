@@ -181,16 +181,23 @@ class Trainer:
         """Scores of the policy; None if the run was told to stop meanwhile."""
         session = self.session
         assert session.evaluator is not None
+        self._saver.require_finite_networks()
         policy = session.policy()
         session.evaluation_due = True  # should the environment fail, the resumed run makes up for it
         with self._saver.on_failure("evaluation"):
             try:
-                scores = session.evaluator.evaluate(policy).summary()
+                evaluation = session.evaluator.evaluate(policy)
             except EvaluationAbandoned:
                 return None
             except FlashSACError as error:
                 session.progress.say(f"warning: {error}\nTraining goes on; the next evaluation will be tried again.")
                 return {}
+        scores = evaluation.summary()
+        if evaluation.problem:
+            unfit = "" if evaluation.can_be_best else ", and this policy cannot become the best"
+            session.progress.say(f"warning: {evaluation.problem}{unfit}; training goes on")
+        if not evaluation.can_be_best:
+            return scores
         try:
             session.best.offer(session.step, scores, lambda path: self._saver.save_policy(policy, path))
         except OSError as error:
@@ -206,6 +213,7 @@ class Trainer:
         row |= {name: value.item() for name, value in session.metrics.items()}
         return row | {
             "reward_scale": agent.reward_scale.scale().item(),
+            "reward_outliers": agent.reward_scale.outliers(),
             "learning_rate": agent.learning_rate(),
             "invalid": agent.replay.invalid,
             "seconds": session.clock.seconds,
@@ -213,7 +221,6 @@ class Trainer:
         }
 
     def _check_simulator(self, step: Step) -> None:
-            "reward_outliers": agent.reward_scale.outliers(),
         problem = self.session.watch.problem(step, self.session.agent.replay.invalid)
         if problem is None:
             return
