@@ -147,7 +147,7 @@ def train(
         row |= {"seconds": clock.seconds, "steps_per_second": rate}
         metrics.write(row)
         print("  ".join(f"{name} {value:,.6g}" for name, value in row.items()), flush=True)
-        if scores["eval_return"] > best:
+        if scores.get("eval_return", best) > best:
             best = scores["eval_return"]
             runner.save(str(run_dir / "best.pt"))
     runner.save(str(run_dir / "last.pt"))

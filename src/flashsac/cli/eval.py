@@ -43,6 +43,8 @@ def main(arguments: list[str]) -> int:
     )
     print(f"{found}: return {mean} ± {spread} (std over {len(result.returns)} episodes)")
     print(f"  lowest {low}, highest {high}, mean length {result.lengths.mean():.0f}")
+    if result.problem:
+        print(f"  warning: {result.problem}")
     if "eval_success" in (summary := result.summary()):
         print(f"  success {100 * summary['eval_success']:.0f}%")
     if options.out:

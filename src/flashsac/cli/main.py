@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return importlib.import_module(f"flashsac.cli.{arguments[0]}").main(arguments[1:])
     except FlashSACError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print("\n".join((f"error: {error}", *_notes(error))), file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except ModuleNotFoundError as error:
         # Installed without what only other commands need, as docs/deploy.md tells for a robot's computer.
@@ -69,10 +69,16 @@ def main(arguments: list[str] | None = None) -> int:
         hint = ". Is the disk full, or the directory not yours to write to?" if about_disk else ""
         print(f"error: {error}{hint}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         training = arguments[0] in ("train", "resume")
-        print(f"stopped at once{'; the last checkpoint is whole' if training else ''}", file=sys.stderr)
+        line = f"stopped at once{'; the last checkpoint is whole' if training else ''}"
+        print("\n".join((line, *_notes(error))), file=sys.stderr)
         return 130
+
+
+def _notes(error: BaseException) -> list[str]:
+    """What was added to an error on its way: where a checkpoint lies."""
+    return getattr(error, "__notes__", [])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ def print_summary(result: Result) -> int:
     print(
         ("it had " if result.was_finished else "\n")
         + f"trained {result.step:,} steps in {minutes:.1f} minutes (evaluations not counted)"
-        + (f", evaluated return {score:.1f} (best {result.best:.1f})" if score is not None else "")
+        + (f", evaluated return {score:.1f}" if score is not None else "")
+        + (f" (best {result.best:.1f})" if score is not None and math.isfinite(result.best) else "")
     )
     made = {
         "videos/final.mp4": "the robot",

@@ -62,6 +62,8 @@ class AgentConfig:
     """A distribution over returns trained by cross-entropy, or one number by squared error (ablation)."""
     reward_scaling: bool = True
     """Divide rewards by the running spread of returns (off: ablation)."""
+    reward_guard: bool = True
+    """Keep a reward beyond 100 times the largest return so far (at least 1) out of that spread until a second one confirms it."""
     value_max: Annotated[float, Above(0)] = 5.0
     """The categorical support is [-value_max, value_max]."""
     atoms: Annotated[int, AtLeast(2)] = 101

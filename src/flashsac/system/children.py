@@ -24,8 +24,12 @@ class PythonChild:
             [sys.executable, *arguments], stderr=self._stderr, **options
         )
 
-    def kill_after(self, seconds: float) -> None:
-        """Kill the child if it still runs then."""
+    def kill_after(self, seconds: float | None) -> None:
+        """Kill the child if it still runs then; a new limit replaces the one before, None lifts it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if seconds is None:
+            return
         self._timer = threading.Timer(seconds, self._time_out)
         self._timer.daemon = True
         self._timer.start()

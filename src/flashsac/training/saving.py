@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from flashsac.errors import CheckpointError, Diverged
 from flashsac.policies.policy import Policy
 from flashsac.runs.checkpoint import Checkpoint, check_same, fingerprint
 from flashsac.runs.metrics import read_metrics
+from flashsac.sims.base import no_exit
 from flashsac.training.session import Session
 
 
@@ -20,6 +22,8 @@ class Saver:
 
     def __init__(self, session: Session, saved: Callable[[Path], None] = lambda path: None):
         self._session, self._saved = session, saved
+        self.stopping = False
+        """True once the run was told to stop."""
 
     def save(self, *, fatal: bool, with_env: bool = True) -> bool:
         """True if it worked; a failure is a warning, or with `fatal` an error."""
@@ -52,14 +56,30 @@ class Saver:
         policy.save(path)
 
     @contextlib.contextmanager
-    def on_failure(self) -> Iterator[None]:
-        """Whatever a simulator raises, what was learned until then is kept. Its own state is not to be trusted any more."""
+    def on_failure(self, doing: str) -> Iterator[None]:
+        """Whatever a simulator raises, what was learned until then is kept, and the error says where. The simulator's own state is not
+        to be trusted any more."""
         try:
-            yield
-        except Exception:
-            if self._session.step:
-                self.save(fatal=False, with_env=False)
+            with no_exit(doing):
+                yield
+        except BaseException as error:
+            # The second Ctrl-C, which ends a run at once, also arrives in the middle of a step.
+            if self._session.step and not (self.stopping and isinstance(error, KeyboardInterrupt)):
+                saved = self.save(fatal=False, with_env=False)
+                error.add_note(self._where_to_go_on() if saved else "No checkpoint could be written at this step.")
             raise
+
+    def _where_to_go_on(self) -> str:
+        run = self._session.run
+        resume = (
+            f"flashsac.resume({str(run.path)!r}, env)"
+            if run.task.startswith("custom:")
+            else f"flashsac resume {shlex.quote(str(run.path))}"
+        )
+        return (
+            f"A checkpoint of step {self._session.step:,} was saved: {self._session.store.newest}. Correct the environment, then go "
+            f"on with: {resume}"
+        )
 
     def require_finite_networks(self) -> None:
         """Before a save, which would push out a checkpoint that is still good. Not at every step: it waits for the device."""
@@ -93,7 +113,7 @@ def restore(session: Session) -> list[str]:
     session.metrics = state["metrics"]
     session.best.restore(state["best"])
     session.step, session.evaluation_due = checkpoint.step, state.get("evaluation_due", False)
-    session.watch.begin(agent.replay.invalid)
+    session.watch.begin(agent.replay.invalid, agent.reward_scale.outliers())
     session.row = next(iter(read_metrics(session.run.path / "metrics.csv")[-1:]), {})
     notes.append(f"resuming {session.run.task} at step {session.step:,} of {session.config.steps:,}")
     if state["env"] and session.env.load_state_dict(state["env"]):

@@ -233,7 +233,7 @@ def _attempt(function: Callable[[Any], Any], argument: Any) -> Any:
         return function(argument)
     except FlashSACError as error:
         return error
-    except Exception as error:
+    except BaseException as error:  # sys.exit too
         return BadSimulation(
             f"{multiprocessing.current_process().name} failed: {type(error).__name__}: {error}\n\n{traceback.format_exc()}\n"
             "The traceback is from the environment's own process. Correct the environment, or report this with the traceback."
