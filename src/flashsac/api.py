@@ -68,10 +68,12 @@ def resume(
     only if it is not to be the run's."""
     run = Run.open(run_dir)
     own = run.task.startswith("custom:")
-    store = CheckpointStore(run.path, run.task)
+    store = CheckpointStore(run.path, run.task, record=run.record)
     if (step := store.reached(run.config.steps)) is not None:
         run.close()
         if not quiet:
+            for note in run.notes:
+                print(note, file=sys.stderr)
             print(f"{run_dir} is finished: step {step:,} of {run.config.steps:,}. There is nothing left to train.")
         film = run.path / "videos" / "final.mp4"
         video = film if film.exists() else None

@@ -17,7 +17,7 @@ from flashsac.runs.directory import Run, read_config
 from flashsac.runs.metrics import read_metrics
 from flashsac.training.hooks import Hooks
 from tests import toy_envs
-from tests.helpers import TINY, checkpoint_steps, cli, named_blocks, tiny_run
+from tests.helpers import TINY, checkpoint_steps, cli, edit_config, named_blocks, tiny_run
 
 pytestmark = pytest.mark.slow
 
@@ -284,9 +284,10 @@ def test_two_runs_on_one_directory(tmp_path):
     holder.close()
 
 
-def test_damaged_config(tmp_path):
+def test_config_of_another_version(tmp_path):
     run = tiny_run(tmp_path / "run", steps=120)
-    (run / "config.json").write_text('{"task": "x", "config": {"unheard_of": 1}}')
+    shutil.rmtree(run / "checkpoints")
+    edit_config(run, '"seed"', '"unheard_of"')
     with pytest.raises(RunDirectoryError, match="another version"):
         flashsac.resume(run, toy_envs.make_point)
 

@@ -98,10 +98,12 @@ def test_a_policy_says_what_it_is_and_refuses_nan(run):
         (lambda meta: meta.pop("obs_dim"), "does not understand .KeyError: 'obs_dim'"),
         (lambda meta: meta["agent"].update(depth=3, version=1), "not know: depth, version. Version .* wrote it"),
         (lambda meta: meta.update(action_low=None), "does not understand .TypeError"),
-        (
-            lambda meta: meta["agent"].update(actor_width=10**7),
-            "not hold the weights",
-        ),  # of which one layer takes 1.6 petabytes
+        (lambda meta: meta["agent"].update(actor_width=60_000), "not hold the weights"),  # 230 GB, if it were built
+        (lambda meta: meta["agent"].update(blocks=10**9), "agent.blocks must be at most 1000"),
+        (lambda meta: meta["agent"].update(blocks="2"), "agent.blocks must be a whole number"),
+        (lambda meta: meta["agent"].update(learning_rate=float("nan")), "agent.learning-rate must be above 0"),
+        (lambda meta: meta.update(history=10**9), "does not understand .ValueError: history"),
+        (lambda meta: meta.update(action_high=[1.0] * 5), "lowest and 5 highest actions"),
     ],
 )
 def test_headers_that_do_not_fit_are_refused(run, tmp_path, change, problem):

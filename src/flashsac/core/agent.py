@@ -74,8 +74,7 @@ class Agent:
     @property
     def ready_to_learn(self) -> bool:
         """True once the warm-up is collected. A lost replay makes it False until as much is collected again."""
-        collected = (self.replay.head - self.replay.lost) * self.spec.num_envs
-        return collected >= self.config.warmup and self.replay.ready
+        return self.replay.collected >= self.config.warmup and self.replay.ready
 
     @torch.no_grad()
     def act(self, obs: Obs) -> Tensor:

@@ -141,7 +141,7 @@ class Outputs:
 
 
 def write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
-    write_atomic(path, json.dumps(about | {"episodes": rows}, indent=2) + "\n")
+    write_atomic(path, json.dumps(about | {"episodes": rows}, indent=2) + "\n", in_place=True)
 
 
 class Log:

@@ -84,7 +84,7 @@ class Evaluation:
     def write_csv(self, path: Path, task: str) -> None:
         """Write one row per episode; `task` names the task and its settings."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary, temporary.open("w", newline="") as file:
+        with replacing(path, in_place=True) as temporary, temporary.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("task", "episode", "return", "length", "success"))
             for i, (total, length, success) in enumerate(zip(self.returns, self.lengths, self.successes, strict=True)):

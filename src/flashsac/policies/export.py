@@ -122,7 +122,7 @@ def _keep_if_equal(
     obs: Obs,
 ) -> float:
     """Write a file and compare it with the policy; a file that differs never gets the name `out`."""
-    with replacing(out) as temporary:
+    with replacing(out, in_place=True) as temporary:
         write(temporary)
         run, worst = runner(temporary), 0.0
         for start in range(0, count_rows(obs), BATCH):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.policies.policy import Policy, read_policy
 from flashsac.runs import layout
 from flashsac.runs.directory import read_config
+from flashsac.runs.seal import MALFORMED, parse_object
 from flashsac.sims.catalog import check_task
 
 
@@ -53,10 +53,10 @@ def policy_file(path: Path, checkpoint: str | int | None = None) -> Path:
 
 def trained_steps(policy_file: Path) -> int | None:
     """The step of training at which a policy was saved, if the files beside it say so."""
-    with contextlib.suppress(ValueError, OSError, KeyError, TypeError):
+    with contextlib.suppress(OSError, *MALFORMED):
         if layout.is_checkpoint(policy_file.parent):
             return layout.step_of(policy_file.parent)
-        return int(json.loads(policy_file.with_suffix(".json").read_text())["step"])
+        return int(parse_object(policy_file.with_suffix(".json").read_text())["step"])
     return None
 
 

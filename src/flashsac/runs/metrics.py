@@ -14,8 +14,12 @@ from typing import Any
 
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.runs import layout
+from flashsac.runs.metrics_file import read_metrics as read_metrics
+from flashsac.runs.metrics_file import read_metrics_file
 from flashsac.system.files import replacing, write_atomic
 
+DAMAGED = "metrics-damaged.csv"
+"""Where damaged lines of metrics.csv are kept."""
 TIMINGS = ("seconds", "steps_per_second")
 """Columns that differ from run to run even with the same seed."""
 
@@ -39,7 +43,7 @@ class MetricsLog:
     ):
         self._columns, self._say = tuple(columns), say
         self._path = run_dir / layout.METRICS
-        kept = [] if resume_step is None else [row for row in read_metrics(self._path) if row["step"] <= resume_step]
+        kept = [] if resume_step is None else [row for row in self._whole_rows() if row["step"] <= resume_step]
         with replacing(self._path) as temporary, temporary.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(self._columns)
@@ -58,6 +62,17 @@ class MetricsLog:
             wandb = _start_wandb(wandb_project, run_dir, config)
             self._copies["W&B"] = lambda row: wandb.log(row, step=int(row["step"]))
             self._ends.append(wandb.finish)
+
+    def _whole_rows(self) -> list[dict[str, float]]:
+        """The rows of the run so far. Those that are damaged are set aside, because the file is written anew."""
+        rows, damaged = read_metrics_file(self._path, self._columns)
+        if damaged:
+            with self._path.with_name(DAMAGED).open("ab") as file:
+                file.write(b"".join(line + b"\n" for line in damaged))
+            self._say(
+                f"warning: {len(damaged)} damaged lines of metrics.csv were moved to {DAMAGED}; the others are whole"
+            )
+        return rows
 
     def _cells(self, row: dict[str, float]) -> list[str]:
         return [_text(row.get(column)) for column in self._columns]
@@ -92,21 +107,6 @@ class MetricsLog:
         for end in self._ends:
             with contextlib.suppress(Exception):  # a full disk must not hide the error that ended the run
                 end()
-
-
-def read_metrics(path: Path) -> list[dict[str, float]]:
-    """Rows of a metrics.csv; empty cells are left out, and so is a last line that was cut off by a crash."""
-    if not path.exists():
-        return []
-    rows = []
-    for row in csv.DictReader(path.read_text().splitlines()):
-        if None in row.values():
-            continue
-        try:
-            rows.append({key: float(value) for key, value in row.items() if value})
-        except ValueError:
-            continue
-    return rows
 
 
 def _text(value: float | None) -> str:

@@ -63,7 +63,7 @@ def build_trainer(
         for part in (run, progress, env):
             opened.callback(part.close)
         session, more = _build_session(run, task, env, progress, opened, resume)
-        for line in (*more, *notes):
+        for line in (*run.notes, *more, *notes):
             progress.say(line)
         progress.begin(session.step)
         return Trainer(session, hooks)
@@ -91,6 +91,7 @@ def _build_session(
     agent = _agent(run, env, progress, opened, compiled)
     for line in precision_notes(torch.device(config.device), config.precision):
         progress.say(line)
+    run.write_config()
     session = Session(
         run,
         env,
@@ -99,14 +100,13 @@ def _build_session(
         UpdateBudget(config.agent.updates_per_transition),
         EpisodeStats(env.spec.num_envs),
         Clock(),
-        CheckpointStore(run.path, run.task, config.keep_checkpoints),
+        CheckpointStore(run.path, run.task, config.keep_checkpoints, run.record),
         BestPolicy(run.path, run.task),
         SimulatorWatch(config.max_invalid, progress.say),
         progress,
         compiled,
         opened,
     )
-    run.write_config()
     notes = _reset_or_restore(session, resume)
     session.log = opening(
         MetricsLog(

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
 
 from flashsac.errors import CheckpointError, Diverged
 from flashsac.policies.policy import Policy
 from flashsac.runs.checkpoint import Checkpoint, check_same, fingerprint
 from flashsac.runs.metrics import read_metrics
+from flashsac.runs.seal import MALFORMED
 from flashsac.sims.base import no_exit
 from flashsac.training.session import Session
 
@@ -101,14 +103,23 @@ class Saver:
 def restore(session: Session) -> list[str]:
     """Go on from the newest whole checkpoint; returns what to tell the user."""
     checkpoint, problems = session.store.load()
-    notes = [f"warning: {problem}" for problem in problems]
+    try:
+        return [*(f"warning: {problem}" for problem in problems), *_restore(session, checkpoint)]
+    except (SafetensorError, *MALFORMED) as error:
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step:,} does not fit this run ({type(error).__name__}: {error!s:.200}). Delete its "
+            f"folder to go on from an older one, or train anew with another --run-dir."
+        ) from error
+
+
+def _restore(session: Session, checkpoint: Checkpoint) -> list[str]:
+    notes: list[str] = []
     state, agent = checkpoint.state, session.agent
     check_same(state["spec"], session.env.spec)
     session.store.restore_replay(checkpoint, agent.replay)
     agent.load_state_dict(state["agent"])
     session.budget.owed, session.clock.seconds = state["owed"], state["seconds"]
-    if checkpoint.lost_until:
-        notes.append(_drop_lost_replay(session, checkpoint))
+    notes += _drop_lost_replay(session, checkpoint)
     session.episodes.load_state_dict(state["episodes"])
     session.metrics = state["metrics"]
     session.best.restore(state["best"])
@@ -123,13 +134,18 @@ def restore(session: Session) -> list[str]:
     return notes
 
 
-def _drop_lost_replay(session: Session, checkpoint: Checkpoint) -> str:
+def _drop_lost_replay(session: Session, checkpoint: Checkpoint) -> list[str]:
     agent = session.agent
-    agent.replay.lose_before(checkpoint.lost_until)
+    known, gaps = agent.replay.holes, checkpoint.lost_steps(agent.replay.oldest, agent.replay.head)
+    lost = [gap for gap in gaps if not any(first <= gap[0] and gap[1] <= stop for first, stop in known)]
+    if not lost:
+        return []
+    for first, stop in lost:
+        agent.replay.lose(first, stop)
     session.budget.owed = 0.0  # for transitions that are gone
     again = "" if agent.ready_to_learn else f"; learning goes on when there are {session.config.agent.warmup:,} again"
     left = f"{len(agent.replay):,} transitions are left{again}"
-    return f"warning: part of the replay is damaged and was dropped; {left}"
+    return [f"warning: part of the replay is damaged and was dropped; {left}"]
 
 
 def _begin_new_episodes(session: Session) -> str:
