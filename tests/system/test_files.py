@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+import torch
 
-from flashsac.system.files import replacing, write_atomic
+from flashsac.runs.tree import save_tensors
+from flashsac.system.files import append_line, make_folder, replacing, write_atomic
+from tests.helpers import full_disk
 
 
 def test_a_file_is_replaced(tmp_path):
@@ -47,3 +50,34 @@ def test_links_and_devices_are_written_in_place(tmp_path):
     write_atomic(pipe, "through")
     assert os.read(reader, 100) == b"through"
     os.close(reader)
+
+
+def test_half_a_line_is_removed_before_the_next(tmp_path):
+    file = tmp_path / "rows"
+    file.write_bytes(b"1\n" + b"2" * 10_000)  # by a process that was killed
+    append_line(file, "3")
+    assert file.read_text() == "1\n3\n"
+    file.write_bytes(b"no line at all")
+    append_line(file, "1")
+    assert file.read_text() == "1\n"
+
+
+def test_a_line_without_room_leaves_the_file_as_it_was(tmp_path):
+    file = tmp_path / "rows"
+    append_line(file, "1")
+    with full_disk(5), pytest.raises(OSError, match="too large"):
+        append_line(file, "2" * 10)
+    assert file.read_text() == "1\n"
+
+
+def test_modes_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_atomic(tmp_path / "file", "x")
+        append_line(tmp_path / "rows", "x")
+        make_folder(tmp_path / "folder")
+        save_tensors({"x": torch.zeros(1)}, tmp_path / "tensors")
+    finally:
+        os.umask(before)
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()}
+    assert modes == {"file": "0o640", "rows": "0o640", "folder": "0o750", "tensors": "0o640"}

@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         training = arguments[0] in ("train", "resume")
-        print(f"stopped at once{'; the last checkpoint is whole' if training else ''}", file=sys.stderr)
+        print(f"stopped at once{'; checkpoints that were saved before are whole' if training else ''}", file=sys.stderr)
         return 130
 
 

@@ -18,7 +18,7 @@ from flashsac.config.schema import TrainConfig, from_dict, to_dict
 from flashsac.errors import RunDirectoryError
 from flashsac.runs import layout
 from flashsac.runs.provenance import machine, version, versions
-from flashsac.system.files import UNFINISHED, write_atomic
+from flashsac.system.files import UNFINISHED, make_folder, sync, write_atomic
 
 LOCK = ".lock"
 
@@ -49,7 +49,8 @@ class Run:
         if path.exists() and (not path.is_dir() or any(not _left_over(item) for item in path.iterdir())):
             raise RunDirectoryError(f"{path} exists and is not an empty directory. Choose another --run-dir.")
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            for folder in (*reversed(path.parents), path):
+                make_folder(folder)
             run = cls(path, task, config)
         except OSError as error:
             raise RunDirectoryError(
@@ -125,7 +126,10 @@ def _make_default(task: str, seed: int) -> Path:
     first = Path("runs") / task.replace(":", "-").replace("/", "-") / f"{time.strftime('%Y%m%d-%H%M%S')}-seed{seed}"
     for path in itertools.chain([first], (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))):
         try:
-            path.mkdir(parents=True)
+            for folder in reversed(path.parents):
+                make_folder(folder)
+            path.mkdir()
+            sync(path.parent)
         except FileExistsError:
             continue
         except OSError as error:
