@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,4 +56,6 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[st
     except SafetensorError as error:
         if not path.stat().st_size:
             path.unlink()
-        raise OSError(errno.ENOSPC if "os error 28" in str(error) else errno.EIO, str(error), str(path)) from error
+        number = re.search(r"os error (\d+)", str(error))
+        code = int(number[1]) if number else errno.EIO
+        raise OSError(code, os.strerror(code) if number else str(error), str(path)) from error
