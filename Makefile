@@ -9,12 +9,13 @@ SEED ?= 0
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt scripts/install_gl.sh
+$(VENV)/.installed: pyproject.toml constraints.txt scripts/install_gl.sh scripts/install_strace.sh
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	sh scripts/install_gl.sh
+	sh scripts/install_strace.sh
 	touch $@
 
 # Trains a cheetah to run, evaluates it and films it; interrupted, it goes on where it was.

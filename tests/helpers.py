@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -61,6 +64,20 @@ def noise_and_step_sizes(
 def tiny_run(path: Path, task: Any = toy_envs.make_point, **changes: Any) -> Path:
     flashsac.train(task, run_dir=str(path), quiet=True, **TINY | changes)
     return path
+
+
+@contextlib.contextmanager
+def full_disk(room: int = 0) -> Iterator[Callable[[], None]]:
+    """No file of this process may grow beyond `room` bytes, as if the disk were full. Gives a function that frees it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    free = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # an error, not the end of the process
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield free
+    finally:
+        free()
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 class StopAt(Hooks):

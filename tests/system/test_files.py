@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+import torch
 
-from flashsac.system.files import remove_tree, replacing, write_atomic
+from flashsac.runs.tree import save_tensors
+from flashsac.system.files import append_line, make_folder, remove_tree, replacing, write_atomic
+from tests.helpers import full_disk
 
 
 def test_a_file_is_replaced(tmp_path):
@@ -70,3 +73,34 @@ def test_a_link_to_a_folder_is_deleted_without_the_folder(tmp_path):
     remove_tree(folder)
     remove_tree(folder)
     assert not folder.exists()
+
+
+def test_half_a_line_is_removed_before_the_next(tmp_path):
+    file = tmp_path / "rows"
+    file.write_bytes(b"1\n" + b"2" * 10_000)  # by a process that was killed
+    append_line(file, "3")
+    assert file.read_text() == "1\n3\n"
+    file.write_bytes(b"no line at all")
+    append_line(file, "1")
+    assert file.read_text() == "1\n"
+
+
+def test_a_line_without_room_leaves_the_file_as_it_was(tmp_path):
+    file = tmp_path / "rows"
+    append_line(file, "1")
+    with full_disk(5), pytest.raises(OSError, match="too large"):
+        append_line(file, "2" * 10)
+    assert file.read_text() == "1\n"
+
+
+def test_modes_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_atomic(tmp_path / "file", "x")
+        append_line(tmp_path / "rows", "x")
+        make_folder(tmp_path / "folder")
+        save_tensors({"x": torch.zeros(1)}, tmp_path / "tensors")
+    finally:
+        os.umask(before)
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()}
+    assert modes == {"file": "0o640", "rows": "0o640", "folder": "0o750", "tensors": "0o640"}

@@ -188,23 +188,29 @@ def test_a_log_that_fails_is_left_out_and_the_others_go_on(tmp_path, monkeypatch
     module.init = lambda **settings: Down()
     monkeypatch.setitem(sys.modules, "wandb", module)
     said: list[str] = []
-    tries: list[tuple] = []
-
-    def full(*scalar):
-        tries.append(scalar)
-        raise OSError("no space")
-
     log = MetricsLog(tmp_path, columns=["step", "return"], wandb_project="robots", say=said.append)
-    monkeypatch.setattr(log._tensorboard, "add_scalar", full)
     for step in (100, 200):
         log.write({"step": step, "return": 1.5})
     log.close()
     assert [row["step"] for row in read_metrics(tmp_path / "metrics.csv")] == [100, 200]
-    assert len(tries) == 1
     assert said == [
-        "warning: nothing more is logged to TensorBoard (no space); training goes on, metrics.csv has it all",
         "warning: nothing more is logged to W&B (no network); training goes on, metrics.csv has it all",
     ]
+
+
+def test_wandb_that_cannot_begin_does_not_keep_a_run_from_beginning(tmp_path, monkeypatch):
+    def down(**settings):
+        raise RuntimeError("no network")
+
+    module = types.ModuleType("wandb")
+    module.init = down
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    said: list[str] = []
+    log = MetricsLog(tmp_path, columns=["step"], wandb_project="robots", say=said.append)
+    log.write({"step": 100})
+    log.close()
+    assert len(said) == 1
+    assert "W&B (no network)" in said[0]
 
 
 def test_wandb_runs_go_on_under_one_id(tmp_path, monkeypatch):

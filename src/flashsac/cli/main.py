@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt as error:
         training = arguments[0] in ("train", "resume")
-        line = f"stopped at once{'; the last checkpoint is whole' if training else ''}"
+        line = f"stopped at once{'; checkpoints that were saved before are whole' if training else ''}"
         print("\n".join((line, *_notes(error))), file=sys.stderr)
         return 130
 

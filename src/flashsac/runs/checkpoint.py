@@ -9,7 +9,6 @@ what is new.
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from safetensors.torch import load_file
 from flashsac.core.replay import Replay
 from flashsac.errors import CheckpointError
 from flashsac.runs import layout
+from flashsac.runs.disk import Reserve, advice, fault_text, remove_unfinished, rescue_policy, tensor_bytes
 from flashsac.runs.manifest import (
     FORMAT,
     MANIFEST,
@@ -34,7 +34,7 @@ from flashsac.runs.manifest import (
 )
 from flashsac.runs.seal import MALFORMED, digest_of, fault_of, seal
 from flashsac.runs.tree import flatten, save_tensors, unflatten
-from flashsac.system.files import UNFINISHED, free_name, remove_tree, replacing, sync
+from flashsac.system.files import UNFINISHED, free_name, make_folder, remove_tree, replacing, sync
 from flashsac.types import EnvSpec
 
 PIECE_BYTES = 256 * 2**20
@@ -60,8 +60,15 @@ class Checkpoint:
         return [*lost, (first, stop)] if first < stop else lost
 
 
+class NotSaved(CheckpointError):
+    """A checkpoint could not be written, because the disk is full or fails. It can be tried again."""
+
+
 class CheckpointStore:
     """The checkpoints of one run."""
+
+    reserve: Reserve | None = None
+    """Room for the policy, used by the last save if there is too little for a checkpoint."""
 
     def __init__(self, run_dir: Path, task: str, keep: int = 2, record: dict[str, Any] | None = None):
         """`record` is what config.json holds. Every checkpoint has a copy, and those of another run are not loaded."""
@@ -70,28 +77,31 @@ class CheckpointStore:
         self.task, self.keep, self.record = task, max(1, keep), record
         self._pieces: list[dict[str, Any]] = []
         self._saved_until = 0
+        self._rescued: dict[int, Path] = {}
+        """Policies that had to be saved outside the run directory, by their step."""
 
     # saving
 
-    def save(self, step: int, state: dict[str, Any], replay: Replay, write_policy: Callable[[Path], None]) -> Path:
+    def save(
+        self,
+        step: int,
+        state: dict[str, Any],
+        replay: Replay,
+        write_policy: Callable[[Path], None],
+        *,
+        last: bool = False,
+    ) -> Path:
         """Save everything; on failure nothing is lost that was saved before, at least the policy is written if it can be, and the
-        error says what to do."""
+        error says what to do. `last`: the run ends after this one, so the room that is kept for the policy may be used."""
         final = self.folder / layout.step_folder(step)
         temporary = self.folder / f"{UNFINISHED}{final.name}"
         try:
-            remove_tree(temporary)
-            temporary.mkdir(parents=True)
-            self.pieces_folder.mkdir(exist_ok=True)
+            self.delete_unused()
+            make_folder(self.folder)
+            make_folder(self.pieces_folder)
+            temporary.mkdir()
             self._save_new_pieces(replay)
-            tensors: dict[str, torch.Tensor] = {}
-            manifest = {"format": FORMAT, "step": step, "task": self.task, "tree": flatten(state, tensors)}
-            save_tensors(tensors, temporary / STATE)
-            write_policy(temporary / layout.POLICY)
-            manifest |= {"run": self.record} if self.record else {}
-            manifest["files"] = {path.name: digest_of(path) for path in sorted(temporary.iterdir())}
-            manifest["pieces"] = self._pieces
-            (temporary / MANIFEST).write_text(seal(manifest))
-            sync(temporary / MANIFEST)
+            self._write(temporary, step, state, write_policy)
             old = self.folder / f"{final.name}-old"
             if final.exists():  # this step was saved before; at every moment one of the two is there
                 remove_tree(old)
@@ -101,25 +111,51 @@ class CheckpointStore:
             remove_tree(old)
         except OSError as error:
             remove_tree(temporary)
-            free = shutil.disk_usage(self.folder.parent).free / 2**20
-            alone = self._save_policy_alone(step, write_policy)
-            raise CheckpointError(
-                f"the checkpoint at step {step} could not be written to {self.folder} ({error.strerror or error}; {free:.0f} MB are "
-                f"free). The earlier checkpoints are untouched{f', and the policy alone was written to {alone}' if alone else ''}. "
-                f"Free some space; a run that has stopped goes on with: flashsac resume {self.folder.parent}"
-            ) from error
+            needed = tensor_bytes(state) + self._bytes_to_save(replay)
+            raise self._not_saved(step, error, needed, self._save_policy_alone(step, write_policy, last)) from error
         self._delete_policies_alone(until=step)
         self._delete_old()
+        if self.reserve and not last:
+            self.reserve.take()
         return final
 
-    def _save_policy_alone(self, step: int, write_policy: Callable[[Path], None]) -> Path | None:
+    def _write(self, folder: Path, step: int, state: dict[str, Any], write_policy: Callable[[Path], None]) -> None:
+        """Write the files of a checkpoint. All of them, and the replay, are on the disk when this returns."""
+        tensors: dict[str, torch.Tensor] = {}
+        manifest = {"format": FORMAT, "step": step, "task": self.task, "tree": flatten(state, tensors)}
+        save_tensors(tensors, folder / STATE)
+        write_policy(folder / layout.POLICY)
+        manifest |= {"run": self.record} if self.record else {}
+        manifest["files"] = {path.name: digest_of(path) for path in sorted(folder.iterdir())}
+        manifest["pieces"] = self._pieces
+        (folder / MANIFEST).write_text(seal(manifest))
+        sync(folder / MANIFEST)
+        sync(folder)
+
+    def _not_saved(self, step: int, error: OSError, needed: int, policy: Path | None) -> NotSaved:
+        run_dir = self.folder.parent
+        left = f"{self.newest.name} is untouched" if self.newest else "No checkpoint was saved before"
+        alone = f", and the policy alone was written to {policy}" if policy else ""
+        resumed = "goes on with" if self.newest else "starts from the beginning with"
+        return NotSaved(
+            f"the checkpoint at step {step} could not be written to {self.folder} ({fault_text(error, needed, run_dir)}). "
+            f"{left}{alone}. {advice(error)}; a run that has stopped {resumed}: flashsac resume {run_dir}"
+        )
+
+    def _save_policy_alone(self, step: int, write_policy: Callable[[Path], None], last: bool) -> Path | None:
         """A replay may be gigabytes too large for a disk that has room for what was learned from it."""
         final = self.folder / layout.policy_alone(step)
+        if final.exists() or step in self._rescued:  # by the try before this one
+            return final if final.exists() else self._rescued[step]
+        if self.reserve and last:
+            self.reserve.release()
         try:
             with replacing(final) as temporary:
                 write_policy(temporary)
         except OSError:
-            return None
+            rescued = rescue_policy(self.folder.parent, step, write_policy) if last else None
+            self._rescued |= {step: rescued} if rescued else {}
+            return rescued
         self._delete_policies_alone(until=step - 1)
         return final
 
@@ -133,8 +169,7 @@ class CheckpointStore:
         if any(not (self.pieces_folder / piece["file"]).exists() for piece in self._pieces):
             self._pieces, self._saved_until = [], replay.oldest  # somebody deleted one: write them all again
         first = max(self._saved_until, replay.oldest)
-        row_bytes = sum(ring[0].nbytes for ring in (*replay.obs.values(), replay.action, replay.reward)) + 1
-        rows = max(1, PIECE_BYTES // row_bytes)
+        rows = max(1, PIECE_BYTES // _row_bytes(replay))
         while first < replay.head:
             stop = min(first + rows, replay.head)
             # Named by when it was written too: a resumed run may write other data for the same steps.
@@ -149,17 +184,26 @@ class CheckpointStore:
             )
             first = self._saved_until = stop
         self._pieces = [piece for piece in self._pieces if piece["stop"] > replay.oldest]
+        sync(self.pieces_folder)
+
+    def _bytes_to_save(self, replay: Replay) -> int:
+        """The size of what `_save_new_pieces` has not saved yet."""
+        return max(0, replay.head - max(self._saved_until, replay.oldest)) * _row_bytes(replay)
 
     def save_again_from(self, step: int) -> None:
         """Steps from here on have changed since they were saved."""
         self._saved_until = min(self._saved_until, step)
 
     def _delete_old(self) -> None:
-        paths = layout.checkpoint_folders(self.folder)
-        for path in paths[self.keep :]:
+        for path in layout.checkpoint_folders(self.folder)[self.keep :]:
             remove_tree(path)
-        needed = set()
-        for path in paths[: self.keep]:
+        self.delete_unused()
+
+    def delete_unused(self) -> None:
+        """Delete what no checkpoint needs: pieces of the replay and unfinished files, also those of a process that was killed."""
+        remove_unfinished(self.folder.parent)
+        needed = {piece["file"] for piece in self._pieces}
+        for path in layout.checkpoint_folders(self.folder):
             try:
                 needed |= {piece["file"] for piece in read_manifest(path)["pieces"]}
             except CheckpointError:
@@ -231,6 +275,11 @@ class CheckpointStore:
             replay.import_steps(piece["first"], load_file(self.pieces_folder / piece["file"]))
         self._pieces = list(checkpoint.pieces)
         self._saved_until = max((piece["stop"] for piece in checkpoint.pieces), default=0)
+
+
+def _row_bytes(replay: Replay) -> int:
+    """About the size of one step of all environments."""
+    return sum(ring[0].nbytes for ring in (*replay.obs.values(), replay.action, replay.reward)) + 1
 
 
 def fingerprint(spec: EnvSpec) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from flashsac.runs import layout
 from flashsac.runs.manifest import adopt, saved_records
 from flashsac.runs.provenance import machine, version, versions
 from flashsac.runs.seal import MALFORMED, seal_readable, unseal_readable
-from flashsac.system.files import UNFINISHED, free_name, remove_tree, write_atomic
+from flashsac.system.files import UNFINISHED, free_name, make_folder, remove_tree, sync, write_atomic
 
 LOCK = ".lock"
 DAMAGED = "config-damaged.json"
@@ -60,7 +60,8 @@ class Run:
         if path.exists() and (not path.is_dir() or any(not _left_over(item) for item in path.iterdir())):
             raise RunDirectoryError(f"{path} exists and is not an empty directory. Choose another --run-dir.")
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            for folder in (*reversed(path.parents), path):
+                make_folder(folder)
             run = cls(path, task, config)
         except OSError as error:
             raise RunDirectoryError(
@@ -218,7 +219,10 @@ def _make_default(task: str, seed: int) -> Path:
     first = Path("runs") / task.replace(":", "-").replace("/", "-") / f"{time.strftime('%Y%m%d-%H%M%S')}-seed{seed}"
     for path in itertools.chain([first], (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))):
         try:
-            path.mkdir(parents=True)
+            for folder in reversed(path.parents):
+                make_folder(folder)
+            path.mkdir()
+            sync(path.parent)
         except FileExistsError:
             continue
         except OSError as error:

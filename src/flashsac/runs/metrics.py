@@ -6,8 +6,8 @@ The columns are the METRICS that the parts of a run declare; training/build.py c
 from __future__ import annotations
 
 import contextlib
-import csv
 import secrets
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.runs import layout
 from flashsac.runs.metrics_file import read_metrics as read_metrics
 from flashsac.runs.metrics_file import read_metrics_file
-from flashsac.system.files import replacing, write_atomic
+from flashsac.runs.tensorboard import TensorBoard
+from flashsac.system.files import append_line, replacing, sync, write_atomic
 
 DAMAGED = "metrics-damaged.csv"
 """Where damaged lines of metrics.csv are kept."""
@@ -28,7 +29,8 @@ class MetricsLog:
     """Appends rows to metrics.csv and the same numbers to TensorBoard and W&B.
 
     `columns` are those of metrics.csv; a cell without a value stays empty. Resuming drops the rows after `resume_step`, and the
-    columns that are not among `columns`. A row that cannot be written costs a warning through `say`, never the run.
+    columns that are not among `columns`. Rows that cannot be written are kept in `unwritten`, and written once they can be;
+    that costs a warning through `say`, never the run.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class MetricsLog:
         *,
         columns: Sequence[str],
         resume_step: int | None = None,
+        unwritten: Sequence[dict[str, float]] = (),
         wandb_project: str | None = None,
         config: Any = None,
         say: Callable[[str], None] = print,
@@ -44,24 +47,19 @@ class MetricsLog:
         self._columns, self._say = tuple(columns), say
         self._path = run_dir / layout.METRICS
         kept = [] if resume_step is None else [row for row in self._whole_rows() if row["step"] <= resume_step]
+        known = {row["step"] for row in kept}
+        kept += [row for row in unwritten if row["step"] not in known]  # kept by the checkpoint: there was no room
         with replacing(self._path) as temporary, temporary.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(self._columns)
-            writer.writerows(map(self._cells, kept))
-        self._file = self._path.open("a", newline="")
-        self._writer = csv.writer(self._file, lineterminator="\n")
+            file.writelines(f"{line}\n" for line in (self._header(), *map(self._line, kept)))
+        self.unwritten: deque[dict[str, float]] = deque()
+        """Rows that metrics.csv still lacks, oldest first."""
+        self._failing: set[str] = set()
+        """Who could not be written the last time."""
+        self._tensorboard = TensorBoard(run_dir / "tensorboard", None if resume_step is None else resume_step + 1)
+        self._wandb = self._start_wandb(wandb_project, run_dir, config) if wandb_project else None
 
-        from torch.utils.tensorboard import SummaryWriter
-
-        purge = None if resume_step is None else resume_step + 1
-        self._tensorboard = SummaryWriter(str(run_dir / "tensorboard"), purge_step=purge)
-        self._ends: list[Callable[[], Any]] = [self._file.close, self._tensorboard.close]
-        self._copies: dict[str, Callable[[dict[str, float]], Any]] = {"TensorBoard": self._to_tensorboard}
-        """Who gets the same numbers, and how. One that fails is left out from then on."""
-        if wandb_project:
-            wandb = _start_wandb(wandb_project, run_dir, config)
-            self._copies["W&B"] = lambda row: wandb.log(row, step=int(row["step"]))
-            self._ends.append(wandb.finish)
+    def _header(self) -> str:
+        return ",".join(self._columns)
 
     def _whole_rows(self) -> list[dict[str, float]]:
         """The rows of the run so far. Those that are damaged are set aside, because the file is written anew."""
@@ -74,8 +72,8 @@ class MetricsLog:
             )
         return rows
 
-    def _cells(self, row: dict[str, float]) -> list[str]:
-        return [_text(row.get(column)) for column in self._columns]
+    def _line(self, row: dict[str, float]) -> str:
+        return ",".join(_text(row.get(column)) for column in self._columns)
 
     def write(self, row: dict[str, float]) -> None:
         """Append a row; raises on a metric that is not among the columns."""
@@ -83,30 +81,69 @@ class MetricsLog:
             raise FlashSACError(
                 f"metric '{undeclared[0]}' is not declared: add it to METRICS of the part that makes it."
             )
-        try:
-            self._writer.writerow(self._cells(row))
-            self._file.flush()
-        except OSError as error:  # tried again with the next row: there may be room by then
-            self._say(f"warning: a row of metrics could not be written ({error.strerror}); training goes on")
-        for name, send in list(self._copies.items()):
+        self.unwritten.append(row)
+        self._tensorboard.keep(row)
+        self.flush()
+        if self._wandb is not None:
             try:
-                send(row)
-            except Exception as error:  # a writer's dead thread, a service that is down
-                del self._copies[name]
-                self._say(
-                    f"warning: nothing more is logged to {name} ({error}); training goes on, metrics.csv has it all"
-                )
+                self._wandb.log(row, step=int(row["step"]))
+            except Exception as error:  # a service that is down
+                self._leave_wandb_out(error)
 
-    def _to_tensorboard(self, row: dict[str, float]) -> None:
-        for name, value in row.items():
-            if name != "step" and value is not None:
-                group = "eval" if name.startswith("eval_") else "train"
-                self._tensorboard.add_scalar(f"{group}/{name}", value, int(row["step"]))
+    def flush(self) -> None:
+        """Write the rows that could not be written before."""
+        if self._attempt("metrics.csv", self._append_unwritten):  # else there is no room for a copy either
+            self._attempt("TensorBoard", self._tensorboard.flush)
+
+    def _append_unwritten(self) -> None:
+        while self.unwritten:
+            if not (self._path.exists() and self._path.stat().st_size):  # somebody deleted it
+                append_line(self._path, self._header())
+            append_line(self._path, self._line(self.unwritten[0]))
+            self.unwritten.popleft()
+
+    def _attempt(self, name: str, write: Callable[[], None]) -> bool:
+        """True if it worked. What fails is said once, and what works again too."""
+        try:
+            write()
+        except OSError as error:
+            if name not in self._failing:
+                self._say(
+                    f"warning: {name} could not be written ({error.strerror or error}). Its rows are kept in memory and written once "
+                    "they can be; training goes on"
+                )
+            self._failing.add(name)
+            return False
+        if name in self._failing:
+            self._say(f"{name} can be written again, and has the rows that were kept in memory")
+        self._failing.discard(name)
+        return True
+
+    def sync(self) -> None:
+        """Wait until the rows are on the disk, as far as they can be written."""
+        self.flush()
+        with contextlib.suppress(OSError):
+            sync(self._path)
+
+    def _start_wandb(self, project: str, run_dir: Path, config: Any) -> Any:
+        try:
+            return _start_wandb(project, run_dir, config)
+        except MissingExtra:
+            raise
+        except Exception as error:  # no network, no account, no room
+            self._leave_wandb_out(error)
+            return None
+
+    def _leave_wandb_out(self, error: Exception) -> None:
+        self._wandb = None
+        self._say(f"warning: nothing more is logged to W&B ({error}); training goes on, metrics.csv has it all")
 
     def close(self) -> None:
-        for end in self._ends:
-            with contextlib.suppress(Exception):  # a full disk must not hide the error that ended the run
-                end()
+        """Write what can be written, and end."""
+        self.flush()
+        if self._wandb is not None:
+            with contextlib.suppress(Exception):  # a service that is down must not hide the error that ended the run
+                self._wandb.finish()
 
 
 def _text(value: float | None) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +51,15 @@ def unflatten(node: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Any:
 
 def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file and wait until it is on the disk. A full disk is an OSError, whatever the library calls it."""
+    path.touch()
+    mode = path.stat().st_mode  # by the umask; the library would give the owner alone the right to read
     try:
         save_file(tensors, path, metadata)
+        path.chmod(mode)
         sync(path)
     except SafetensorError as error:
-        raise OSError(errno.ENOSPC if "os error 28" in str(error) else errno.EIO, str(error), str(path)) from error
+        if not path.stat().st_size:
+            path.unlink()
+        number = re.search(r"os error (\d+)", str(error))
+        code = int(number[1]) if number else errno.EIO
+        raise OSError(code, os.strerror(code) if number else str(error), str(path)) from error

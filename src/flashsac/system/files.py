@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import itertools
 import os
 import shutil
@@ -33,6 +34,7 @@ def replacing(path: Path, *, in_place: bool = False) -> Iterator[Path]:
         yield temporary
         sync(temporary)
         temporary.replace(path)
+        sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -43,11 +45,51 @@ def write_atomic(path: Path, data: str | bytes, *, in_place: bool = False) -> No
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append a line as a whole, or not at all. Half a line that an earlier failure left at the end is removed first."""
+    with path.open("a+b", buffering=0) as file:
+        end = _end_of_last_line(file)
+        file.truncate(end)
+        rest = memoryview(line.encode() + b"\n")
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(end)
+            raise
+
+
+def _end_of_last_line(file: io.RawIOBase) -> int:
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = file.seek(max(0, end - 4096))
+        if (found := file.read(end - start).rfind(b"\n")) >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that survives a power cut. Its parent must exist."""
+    if not path.is_dir():
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or a folder's list of files, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        if path.is_dir():  # one that may be entered but not read; Windows opens none
+            return
+        raise
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if not (path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)):  # some network file systems
+            raise
     finally:
         os.close(descriptor)
 

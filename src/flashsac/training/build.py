@@ -15,9 +15,11 @@ from flashsac.core.replay import Replay
 from flashsac.core.update import Learner
 from flashsac.policies.evaluation import Evaluation
 from flashsac.policies.evaluation_process import make_evaluator
+from flashsac.runs import layout
 from flashsac.runs.best import BestPolicy
 from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import Run
+from flashsac.runs.disk import FolderWatch, Reserve, tensor_bytes
 from flashsac.runs.metrics import MetricsLog
 from flashsac.sims.base import VecEnv
 from flashsac.system.memory import keep_freed_memory
@@ -38,6 +40,8 @@ COLUMNS = [
     for name in part.METRICS
 ]
 """The columns of metrics.csv: every part declares its own."""
+POLICY_EXTRA = 2**16
+"""Bytes of a policy file beside its tensors, and more: its header, and the folder that lists it."""
 
 
 class Closable(Protocol):
@@ -104,15 +108,19 @@ def _build_session(
         BestPolicy(run.path, run.task),
         SimulatorWatch(config.max_invalid, progress.say),
         progress,
+        opening(FolderWatch(run.path, layout.CONFIG)),
         compiled,
         opened,
     )
     notes = _reset_or_restore(session, resume)
+    session.store.delete_unused()
+    session.store.reserve = opening(Reserve(run.path, POLICY_EXTRA + tensor_bytes(session.policy().weights())))
     session.log = opening(
         MetricsLog(
             run.path,
             columns=COLUMNS,
             resume_step=session.step if resume else None,
+            unwritten=session.unwritten_rows,
             wandb_project=config.wandb,
             config=dataclasses.asdict(config),
             say=progress.say,

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
 
-from flashsac.errors import CheckpointError, Diverged
+from flashsac.errors import CheckpointError, Diverged, RunDirectoryError
 from flashsac.policies.policy import Policy
-from flashsac.runs.checkpoint import Checkpoint, check_same, fingerprint
+from flashsac.runs.checkpoint import Checkpoint, NotSaved, check_same, fingerprint
+from flashsac.runs.disk import free_bytes, rescue_policy
 from flashsac.runs.metrics import read_metrics
 from flashsac.runs.seal import MALFORMED
 from flashsac.sims.base import no_exit
 from flashsac.training.session import Session
+
+RETRY_SECONDS, REPEAT_SECONDS = 10.0, 60.0
+"""How long the last save waits for room until it tries again, and how often it says so."""
+WAITING = "Waiting until it can be written. Ctrl-C ends the run without it."
 
 
 class Saver:
@@ -26,11 +33,15 @@ class Saver:
         self._session, self._saved = session, saved
         self.stopping = False
         """True once the run was told to stop."""
+        self._best_failed = False
 
     def save(self, *, fatal: bool, with_env: bool = True) -> bool:
         """True if it worked; a failure is a warning, or with `fatal` an error."""
         session = self._session
+        self.require_run_directory()
         self.require_finite_networks()
+        self.write_best()
+        session.log.sync()
         state = {
             "spec": fingerprint(session.env.spec),
             "agent": session.agent.state_dict(),
@@ -39,12 +50,14 @@ class Saver:
             "episodes": session.episodes.state_dict(),
             "metrics": session.metrics,
             "owed": session.budget.owed,
-            "best": session.best.score,
+            "best": session.best.written,
             "seconds": session.clock.seconds,
             "evaluation_due": session.evaluation_due,
+            "unwritten_rows": list(session.log.unwritten),
         }
+        ends = fatal or not with_env
         try:
-            path = session.store.save(session.step, state, session.agent.replay, session.policy().save)
+            path = session.store.save(session.step, state, session.agent.replay, session.policy().save, last=ends)
         except CheckpointError as error:
             if fatal:
                 raise
@@ -53,9 +66,86 @@ class Saver:
         self._saved(path)
         return True
 
+    def save_last(self, stopped: Callable[[], bool]) -> None:
+        """Save at the end of a run. Where there is no room it waits, because all since the last checkpoint would be lost.
+
+        Ctrl-C ends the wait: `stopped` becomes true, or where it was so already, KeyboardInterrupt is raised."""
+        stopped_before, said = stopped(), -math.inf
+        given_up = lambda: stopped() and not stopped_before
+        problem: CheckpointError | None = None
+        try:
+            while problem := self._try_to_save_all():
+                if time.monotonic() - said >= REPEAT_SECONDS:
+                    said = time.monotonic()
+                    self._session.progress.say(f"warning: {problem}\n{WAITING}")
+                self._wait_for_room(given_up)
+                if given_up():
+                    raise problem
+        except KeyboardInterrupt:
+            if problem is None:
+                raise
+            raise problem from None
+
+    def _wait_for_room(self, given_up: Callable[[], bool]) -> None:
+        """Wait a while, or until there is more room than now."""
+        folder = self._session.run.path
+        free, since = free_bytes(folder), time.monotonic()
+        while time.monotonic() - since < RETRY_SECONDS and free_bytes(folder) <= free and not given_up():
+            time.sleep(0.5)
+
+    def _try_to_save_all(self) -> CheckpointError | None:
+        """Write checkpoint, best policy and metrics; returns what is wrong if one is still missing."""
+        session = self._session
+        try:
+            self.save(fatal=True)
+        except NotSaved as error:
+            return error
+        missing = [
+            name
+            for name, left in (("metrics.csv", session.log.unwritten), ("the best policy", session.best.unwritten))
+            if left
+        ]
+        if not missing:
+            return None
+        return NotSaved(
+            f"{' and '.join(missing)} could not be written to {session.run.path}, but the checkpoint at step {session.step} was. "
+            "Free some space."
+        )
+
+    def write_best(self) -> None:
+        """Write the best policy unless that is done. What fails is tried again with the next row or checkpoint."""
+        session = self._session
+        try:
+            session.best.write()
+        except OSError as error:
+            if not self._best_failed:
+                session.progress.say(
+                    f"warning: the best policy so far could not be written ({error.strerror or error}). It is kept in memory and "
+                    "written once it can be; training goes on"
+                )
+            self._best_failed = True
+        else:
+            if self._best_failed:
+                session.progress.say("the best policy is written now")
+            self._best_failed = False
+
     def save_policy(self, policy: Policy, path: Path) -> None:
-        self.require_finite_networks()  # an episode that NaN ends at once may well have the best return of all
+        """Write a policy that was evaluated, unless it holds NaN: an episode that NaN ends at once may well have the best return."""
+        if not all(x.isfinite().all() for x in policy.weights().values()):
+            self.require_finite_networks()
         policy.save(path)
+
+    def require_run_directory(self) -> None:
+        """End a run whose directory is gone: nothing could be saved. The policy is saved elsewhere."""
+        session = self._session
+        if not session.folder.gone():
+            return
+        path = rescue_policy(session.run.path, session.step, session.policy().save)
+        saved = f"was saved to {path}" if path else "could not be saved elsewhere"
+        raise RunDirectoryError(
+            f"{session.run.path} is gone: it was deleted, emptied or moved, or its disk was unmounted. The run ended at step "
+            f"{session.step:,}, and its policy {saved}. If the directory comes back, flashsac resume goes on from its last checkpoint."
+        )
 
     @contextlib.contextmanager
     def on_failure(self, doing: str) -> Iterator[None]:
@@ -123,6 +213,7 @@ def _restore(session: Session, checkpoint: Checkpoint) -> list[str]:
     session.episodes.load_state_dict(state["episodes"])
     session.metrics = state["metrics"]
     session.best.restore(state["best"])
+    session.unwritten_rows = state.get("unwritten_rows", [])
     session.step, session.evaluation_due = checkpoint.step, state.get("evaluation_due", False)
     session.watch.begin(agent.replay.invalid, agent.reward_scale.outliers())
     session.row = next(iter(read_metrics(session.run.path / "metrics.csv")[-1:]), {})

@@ -15,6 +15,7 @@ from flashsac.policies.policy import Policy, snapshot
 from flashsac.runs.best import BestPolicy
 from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import Run
+from flashsac.runs.disk import FolderWatch
 from flashsac.runs.metrics import MetricsLog
 from flashsac.sims.base import OverlappingVecEnv, VecEnv
 from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget
@@ -39,6 +40,7 @@ class Session:
     best: BestPolicy
     watch: SimulatorWatch
     progress: Progress
+    folder: FolderWatch
     compiled: bool
     opened: contextlib.ExitStack
     """Closes every part, whatever fails on the way."""
@@ -55,6 +57,8 @@ class Session:
     """The last row of metrics.csv."""
     evaluation_due: bool = False
     """True if an evaluation was left to the resumed run."""
+    unwritten_rows: list[dict[str, float]] = dataclasses.field(default_factory=list)
+    """Rows that the checkpoint holds, because there was no room for them in metrics.csv."""
 
     @property
     def config(self) -> TrainConfig:

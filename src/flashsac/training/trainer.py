@@ -80,7 +80,7 @@ class Trainer:
                 if crossed(previous, session.step, save_every) and not last and not self.save(fatal=False):
                     session.progress.say("Training goes on and will try again.")
                 self._check_simulator(step)
-            self.save(fatal=True)
+            self._saver.save_last(lambda: self._stopped)
             return Result(session.run.path, session.step, self._stopped, session.row, session.best.score.value)
 
     def stop(self) -> None:
@@ -165,9 +165,11 @@ class Trainer:
     def _write_row(self, *, evaluate: bool) -> None:
         """A row of metrics. Where its evaluation was left to the resumed run, so is the row."""
         session = self.session
+        self._saver.require_run_directory()
         rate = session.clock.lap(session.step)
         scores = self._evaluate() if evaluate else {}
         session.evaluation_due = scores is None
+        self._saver.write_best()
         if scores is not None:
             session.row = self._row(rate, scores)
             session.log.write(session.row)
@@ -196,14 +198,8 @@ class Trainer:
         if evaluation.problem:
             unfit = "" if evaluation.can_be_best else ", and this policy cannot become the best"
             session.progress.say(f"warning: {evaluation.problem}{unfit}; training goes on")
-        if not evaluation.can_be_best:
-            return scores
-        try:
+        if evaluation.can_be_best:
             session.best.offer(session.step, scores, lambda path: self._saver.save_policy(policy, path))
-        except OSError as error:
-            session.progress.say(
-                f"warning: the best policy so far could not be written ({error.strerror}); training goes on"
-            )
         return scores
 
     def _row(self, rate: float, scores: dict[str, float]) -> dict[str, float]:
