@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import zipfile
 from pathlib import Path
 
 import envpool
@@ -52,6 +53,26 @@ def test_actions_are_the_policys_on_ten_thousand_observations(g1_run, tmp_path, 
     script = torch.jit.load(out.with_suffix(".pt"), _extra_files=extra)
     assert torch.allclose(script(torch.from_numpy(obs[3:4]))[0], torch.from_numpy(expected[3]), atol=1e-5)
     assert json.loads(extra[f"{KEY}.json"])["task"] == G1
+
+
+def test_exported_files_say_nothing_of_this_machine(g1_run, tmp_path):
+    """The exporters note a stack trace with every operator."""
+    out = tmp_path / "g1.onnx"
+    policy = load_policy(g1_run)
+    exporting.export(policy, out, exporting.random_observations(policy, 8), torchscript=True)
+    secrets = [Path(exporting.__file__).parents[2], Path(torch.__file__).parents[1], Path.home(), tmp_path, Path.cwd()]
+    with zipfile.ZipFile(out.with_suffix(".pt")) as archive:
+        script = {name: archive.read(name) for name in archive.namelist()}
+    assert not [name for name in script if name.endswith("debug_pkl") or not name.startswith("policy/")]
+    model = onnx.load(out)
+    assert [entry.key for entry in model.metadata_props] == [KEY]
+    assert not any(node.metadata_props or node.doc_string for node in model.graph.node)
+    for content in (out.read_bytes(), b"".join(script.values()), out.with_suffix(".pt").read_bytes()):
+        for secret in secrets:
+            assert str(secret).encode() + b"/" not in content
+        assert b"site-packages" not in content
+    for content in (out.read_bytes(), b"".join(script.values())):  # an archive's own names end in .py
+        assert b".py" not in content
 
 
 def test_metadata_comes_back_whole(g1_file):

@@ -14,6 +14,7 @@ Made = TypeVar("Made")
 
 LONGEST_TEXT = 1_000_000
 """Characters of JSON that are read."""
+LARGEST_INT = 2**63
 LONGEST_LIST = 1000
 """Items of one list. No robot has more joints, no observation more terms."""
 
@@ -64,13 +65,14 @@ def _value(kind: Any, value: Any, where: str) -> Any:
             return origin(_value(part, item, f"{where}.{i}") for i, (part, item) in enumerate(zip(kinds, value)))  # noqa: B905
     if origin is dict and isinstance(value, dict):
         return {name: _value(parts[1], item, _place(where, _shown(name))) for name, item in value.items()}
-    if kind in (str, int) and type(value) is kind:  # True is no number here
+    if kind is str and isinstance(value, str):
+        return value
+    if type(value) is int and abs(value) > LARGEST_INT:  # neither a float nor a check of limits takes it
+        raise ValueError(f"{where} is too large a number")
+    if kind is int and type(value) is int:  # True is no number here
         return value
     if kind is float and type(value) in (int, float):
-        try:
-            return float(value)
-        except OverflowError:
-            raise ValueError(f"{where} is too large a number") from None
+        return float(value)
     raise ValueError(f"{where} must not be {_shown(value)}")
 
 
