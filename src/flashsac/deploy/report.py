@@ -169,7 +169,8 @@ class Log:
 
 
 def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if values.size else None
+    found = float(values.mean()) if values.size else math.nan
+    return found if math.isfinite(found) else None
 
 
 def _percentile(values: np.ndarray, q: float) -> float | None:

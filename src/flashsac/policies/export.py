@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,7 @@ def _to_onnx(network: Network, policy: Policy, file: Path, info: PolicyInfo) -> 
         program: Any = torch.onnx.export(
             graph, dynamo=True, input_names=list(policy.shapes), output_names=["action"], verbose=False
         )
+        _forget_sources(program.model)
         program.model.metadata_props[KEY] = info.to_json()
         program.save(file, external_data=False)
     file.write_bytes(sealed(file.read_bytes()))
@@ -160,6 +162,30 @@ def _to_torchscript(network: Network, policy: Policy, file: Path, info: PolicyIn
     with _quiet():
         graph = torch.export.export(network, _examples(policy, 1)).module()
         torch.jit.save(torch.jit.trace(graph, _examples(policy, 1)), file, _extra_files={f"{KEY}.json": info.to_json()})
+    _drop_debug_records(file)
+
+
+def _forget_sources(model: Any) -> None:
+    """Remove what the exporter notes of each node: stack traces with the paths of this machine."""
+    for part in (model.graph, *model.functions.values()):
+        for noted in (part, *part.all_nodes()):
+            noted.metadata_props.clear()
+            noted.doc_string = None
+        values = [*part.inputs, *(output for node in part.all_nodes() for output in node.outputs)]
+        for value in (*values, *getattr(part, "initializers", {}).values()):
+            value.metadata_props.clear()
+            value.doc_string = None
+
+
+def _drop_debug_records(file: Path) -> None:
+    """Write the TorchScript archive again, without the records that name the source lines of each operator.
+
+    Its folder, which torch names after the temporary file, becomes `policy`. Every record has the same date."""
+    with zipfile.ZipFile(file) as archive:
+        records = {name: archive.read(name) for name in archive.namelist() if not name.endswith(".debug_pkl")}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in records.items():
+            archive.writestr(zipfile.ZipInfo(f"policy/{name.partition('/')[2]}"), content)
 
 
 def onnx_runner(file: Path) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
