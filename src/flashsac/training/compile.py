@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from flashsac.system.children import children_on_safe_path
 from flashsac.training.compile_cache import Compiled
 from flashsac.types import Compiler
 
@@ -38,8 +39,10 @@ def _cuda_graph(function: Callable) -> Callable:
 
     def call(*args):
         torch.compiler.cudagraph_mark_step_begin()
+        with children_on_safe_path():  # the first call compiles
+            made = graphed(*args)
         # The next replay overwrites what this one returns, and metrics are read much later.
-        return torch.utils._pytree.tree_map(torch.clone, graphed(*args))
+        return torch.utils._pytree.tree_map(torch.clone, made)
 
     return call
 
