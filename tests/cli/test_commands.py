@@ -141,7 +141,7 @@ def test_train_by_module_and_function(tmp_path):
         "import gymnasium\ndef make_env():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=50)\n"
     )
     cli("train", "my_module:make_env", *QUICK, "--run-dir", "run", cwd=tmp_path)
-    assert "my_module:make_env: return" in cli("eval", "run", "--episodes", "2", cwd=tmp_path).stdout
+    assert "my_module:make_env: return" in cli("eval", "run", "--trust-run", "--episodes", "2", cwd=tmp_path).stdout
 
 
 def test_the_task_may_come_last_and_numbers_may_be_short(tmp_path):
@@ -348,7 +348,7 @@ def test_without_a_compiler_it_says_so_and_runs(tmp_path, capfd, monkeypatch):
 def test_custom_environments_must_be_handed_over_again(tmp_path):
     run = tiny_run(tmp_path / "run", steps=120)
     shutil.rmtree(run / "checkpoints")
-    with pytest.raises(FlashSACError, match="hand it over again"):
+    with pytest.raises(FlashSACError, match="from Python hand it over"):
         flashsac.resume(run)
 
 

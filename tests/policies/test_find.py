@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -77,12 +75,6 @@ def test_a_policy_file_does_not_choose_what_is_imported(run, tmp_path, monkeypat
     with pytest.raises(CheckpointError, match="does not decide which code is run"):
         flashsac.evaluate(flashsac.load_policy("gift.safetensors"))
     assert not (tmp_path / "sprung").exists()
-
-
-def test_the_task_of_a_run_is_its_owners(tmp_path, monkeypatch):
-    run = tiny_run(tmp_path / "run", task="tests.toy_envs:make_point", steps=200)
-    assert json.loads((run / "config.json").read_text())["task"] == "tests.toy_envs:make_point"
-    assert len(flashsac.evaluate(run, episodes=2).returns) == 2
 
 
 def test_a_policy_says_what_it_is_and_refuses_nan(run):

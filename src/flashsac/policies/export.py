@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from flashsac.deploy.onnx_policy import KEY, OnnxPolicy, PolicyInfo, sealed
-from flashsac.errors import FlashSACError
+from flashsac.errors import FlashSACError, UntrustedRun
 from flashsac.policies.find import locate_policy
 from flashsac.policies.policy import Policy
 from flashsac.robots.catalog import robot_of
@@ -69,19 +69,23 @@ def export(
     return worst
 
 
-def recorded(policy: Policy, run: Path, count: int, task: str | None = None) -> tuple[Obs, str]:
+def recorded(
+    policy: Policy, run: Path, count: int, task: str | None = None, *, trust_run: bool = False
+) -> tuple[Obs, str]:
     """Observations as the policy meets them, and where they are from."""
     images = "pixels" in policy.shapes
     count = min(count, 4 * BATCH) if images else count
     with contextlib.ExitStack() as opened:
         try:
-            found = locate_policy(run, task)  # a policy file alone does not decide what is imported
+            found = locate_policy(
+                run, task, trust_run=trust_run
+            )  # a policy file alone does not decide what is imported
             env_config = dataclasses.replace(found.env, num_envs=1 if images else PARALLEL, overlap=False)
             env = make_env(found.task, env_config)
             opened.callback(env.close)
             policy.check_fits(env.spec)
         except FlashSACError as error:
-            if task:  # asked for by name
+            if task or isinstance(error, UntrustedRun):  # asked for by name, or to be asked for
                 raise
             print(f"note: its simulator is not at hand, so observations are made up. {error}")
             return random_observations(policy, count), "made-up observations"

@@ -95,8 +95,8 @@ def sync(path: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a folder as far as possible. Of a link, only the link: what it leads to belongs to somebody else."""
-    if path.is_symlink():
+    """Delete a folder or file as far as possible. Of a link, only the link: what it leads to belongs to somebody else."""
+    if path.is_symlink() or path.is_file():
         with contextlib.suppress(OSError):
             path.unlink()
     else:

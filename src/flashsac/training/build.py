@@ -151,7 +151,7 @@ def _agent(run: Run, env: VecEnv, progress: Progress, opened: contextlib.ExitSta
         seed=config.seed,
         device=device,
         dtype=DTYPES[config.precision],
-        **({"compiler": compiler_for(device)} if compiled else {}),
+        **({"compiler": compiler_for(device, progress.say)} if compiled else {}),
     )
 
 
