@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import numpy as np
 import pytest
@@ -154,13 +153,27 @@ def test_limits_in_other_units(limits, message):
         SafetyLimits(**limits)
 
 
-def test_a_loop_that_cannot_keep_up_stops():
-    """A policy that takes 15 of 20 ms is in time; one that takes 40 loses half of every second."""
-    puppet = Puppet(2)
+class Clock:
+    """Stands for the module `time`: only sleeping takes any."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def perf_counter(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+
+
+def test_a_loop_that_cannot_keep_up_stops(monkeypatch):
+    """A policy that takes 4 of the 5 ms of a motor step is in time; one that takes 40 loses half of every second."""
+    puppet, clock = Puppet(2), Clock()
+    monkeypatch.setattr("flashsac.deploy.loop.time", clock)
 
     def run(takes: float) -> Episode:
         def policy(obs):
-            time.sleep(takes)
+            clock.sleep(takes)
             return np.zeros(2)
 
         return Loop(
@@ -168,7 +181,7 @@ def test_a_loop_that_cannot_keep_up_stops():
         ).run(2.0, damp=0.0)
 
     assert "the loop is too slow: it lost 0." in run(0.04).stopped
-    assert run(0.001).stopped is None
+    assert run(0.004).stopped is None
 
 
 def test_damping_gains():

@@ -7,6 +7,7 @@ and no name in it leads out of the run directory.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,20 +60,16 @@ def check_owner(folder: Path, manifest: dict[str, Any], task: str, record: dict[
 
 def check_state(state: dict[str, Any]) -> None:
     """Raise ValueError where a checkpoint's state cannot be that of a run: counters that are none, numbers that are not finite."""
-    replay = state["agent"]["replay"]
-    counts = {"updates": state["agent"]["updates"]} | {
-        name: replay[name] for name in ("head", "tail", "finals", "invalid")
-    }
+    agent = _dict(state, "agent")
+    replay = _dict(agent, "replay")
+    counts = {"updates": agent["updates"]} | {name: replay[name] for name in ("head", "tail", "finals", "invalid")}
     for name, value in counts.items():
         _count(value, name)
-    if replay["tail"] > replay["head"] + _MOST_STEPS // 2:
-        raise ValueError("the replay ends before it begins")
     for name in ("owed", "seconds"):
         if not (_is_number(state[name]) and math.isfinite(state[name]) and state[name] >= 0):
             raise ValueError(f"{name} is {state[name]!r}")
     for name in ("spec", "obs", "episodes", "metrics"):
-        if not isinstance(state[name], dict):
-            raise TypeError(f"{name} is no dict")
+        _dict(state, name)
 
 
 def digest_in_manifest(folder: Path, name: str) -> str | None:
@@ -124,8 +121,15 @@ def _check(manifest: dict[str, Any]) -> None:
             raise ValueError(f"a piece of the replay ends at step {piece['stop']}, before it begins")
 
 
+def _dict(parent: Any, name: str) -> dict[str, Any]:
+    if not isinstance(parent, dict) or not isinstance(parent[name], dict):
+        raise TypeError(f"{name} is no dict")
+    return parent[name]
+
+
 def _plain_name(name: Any) -> None:
-    if not isinstance(name, str) or name != Path(name).name or name in ("", ".", "..") or "\0" in name:
+    plain = isinstance(name, str) and name == Path(name).name and len(os.fsencode(name)) <= 255 and "\0" not in name
+    if not plain or name in ("", ".", ".."):
         raise ValueError(f"{name!r:.60} is no name of a file beside it")
 
 

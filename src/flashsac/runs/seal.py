@@ -21,9 +21,9 @@ def digest_of(path: Path) -> str:
 
 def fault_of(path: Path, digest: str) -> str | None:
     """What is wrong with a file that should have this digest; None if nothing is."""
-    if not path.is_file():  # a pipe or a device would never end
-        return f"{path.name} is missing"
     try:
+        if not path.is_file():  # a pipe or a device would never end
+            return f"{path.name} is missing"
         return None if digest_of(path) == digest else f"the checksum of {path.name} is wrong (truncated or changed)"
     except OSError as error:
         return f"{path.name} cannot be read ({error.strerror})"
