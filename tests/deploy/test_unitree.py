@@ -42,12 +42,12 @@ def hold(obs: np.ndarray) -> np.ndarray:
 
 def loop(robot: UnitreeRobot, policy=hold, **options) -> Loop:
     # A busy machine may let the fake robot's thread wait for longer than a real robot ever would.
-    safety = Safety(BLIND_G1, SafetyLimits(state_age=0.5))
+    safety = Safety(BLIND_G1, SafetyLimits(state_age=1.0))
     return Loop(BLIND_G1, policy, robot, Fixed((0.0, 0.0, 0.0)), safety, **options)
 
 
 def test_stands_up_follows_and_damps(fake):
-    robot = UnitreeRobot(BLIND_G1, watchdog=0.5)
+    robot = UnitreeRobot(BLIND_G1, watchdog=5.0)
     assert fake.built_in == [""], "the robot's own controller was told to let go"
     episode = loop(robot, stand=0.5).run(1.0, damp=0.1)
     assert episode.stopped is None
@@ -234,7 +234,7 @@ def test_damps_when_the_loop_hangs(fake):
 
 @pytest.mark.parametrize("keys", [1 << 3, 1 << 5 | 1 << 9, 1 << 1 | 1 << 8], ids=["select", "L2 and B", "L1 and A"])
 def test_the_remote_stops_it(fake, keys):
-    robot = UnitreeRobot(BLIND_G1, watchdog=0.5)
+    robot = UnitreeRobot(BLIND_G1, watchdog=5.0)
 
     def press(obs: np.ndarray) -> np.ndarray:
         fake.keys = 1 << 9 if robot.now() < began + 0.2 else keys
@@ -255,7 +255,7 @@ def test_the_sticks_of_the_remote(fake):
     """The policy begins with A and not before; then it is told where the sticks point."""
     sticks = Sticks(BLIND_G1.command_range)
     fake.keys = A  # still held from whatever it was pressed for
-    robot = UnitreeRobot(BLIND_G1, watchdog=0.5, hear_remote=sticks.hear_remote)
+    robot = UnitreeRobot(BLIND_G1, watchdog=5.0, hear_remote=sticks.hear_remote)
     seen: list[np.ndarray] = []
     asked: list[int] = []
 
