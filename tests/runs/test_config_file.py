@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -16,16 +15,6 @@ from tests import toy_envs
 from tests.helpers import edit_config, lose_newest_checkpoint, tiny_run
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
-    return tiny_run(tmp_path_factory.mktemp("runs") / "run", steps=200, checkpoint_every=100, eval=dict(every=0))
-
-
-@pytest.fixture
-def run(trained, tmp_path) -> Path:
-    return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
 def test_a_run_goes_on_after_any_of_200_flipped_bits(run):

@@ -23,16 +23,6 @@ pytestmark = pytest.mark.slow
 NEWEST = "step-000000000200"
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
-    return tiny_run(tmp_path_factory.mktemp("runs") / "run", steps=200, checkpoint_every=100, eval=dict(every=0))
-
-
-@pytest.fixture
-def run(trained, tmp_path) -> Path:
-    return Path(shutil.copytree(trained, tmp_path / "run"))
-
-
 def test_copies_and_files_among_the_checkpoints_are_ignored(run):
     checkpoints = run / "checkpoints"
     for name in (f"{NEWEST} (copy)", "step-x", "step-", "step-000000000900-old2", "policy-x.safetensors"):
