@@ -5,15 +5,18 @@ BIN := $(VENV)/bin
 DEMO_RUN ?= runs/demo
 SEED ?= 0
 
-.PHONY: setup demo test test-fast test-sims check format clean
+.PHONY: setup demo test test-fast test-sims check format release clean
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt scripts/install_gl.sh scripts/install_strace.sh
+# All but torch is verified by its hash, and nothing is built but flashsac itself. torch comes in the build that the machine's package
+# index serves: no list of hashes fits all of them (see requirements.lock).
+$(VENV)/.installed: pyproject.toml constraints.txt requirements.lock scripts/install_gl.sh scripts/install_strace.sh
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip check
 	sh scripts/install_gl.sh
 	sh scripts/install_strace.sh
 	touch $@
@@ -42,6 +45,10 @@ check: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# sdist, wheel (tried in an environment of its own), bill of materials and checksums, into dist/.
+release: setup
+	$(BIN)/python scripts/release.py
 
 clean:
 	rm -rf $(VENV) build dist

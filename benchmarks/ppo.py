@@ -123,6 +123,7 @@ def train(
     run = Run.create(task, config)
     environments = Environments(make_env(task, env_config), seed)
     evaluator = Evaluator(task, env_config, eval_episodes, seed + EVAL_SEED)
+    run.write_config()
     ppo = settings(discount, steps_each, init_std)
     # config.json, which `flashsac report` reads, has FlashSAC's settings; of those only task, seed and environments hold here.
     (run_dir / "ppo.json").write_text(json.dumps(ppo | {"num_envs": num_envs}, indent=2) + "\n")
@@ -146,7 +147,7 @@ def train(
         row |= {"seconds": clock.seconds, "steps_per_second": rate}
         metrics.write(row)
         print("  ".join(f"{name} {value:,.6g}" for name, value in row.items()), flush=True)
-        if scores["eval_return"] > best:
+        if scores.get("eval_return", best) > best:
             best = scores["eval_return"]
             runner.save(str(run_dir / "best.pt"))
     runner.save(str(run_dir / "last.pt"))

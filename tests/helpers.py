@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import resource
@@ -23,6 +24,7 @@ from torch import Tensor
 import flashsac
 from flashsac.core.update import StepSizes, UpdateNoise
 from flashsac.runs.layout import checkpoint_folders, step_of
+from flashsac.runs.seal import seal_readable
 from flashsac.training.hooks import Hooks
 from flashsac.training.trainer import Trainer
 from tests import toy_envs
@@ -102,6 +104,14 @@ def from_file(path: str) -> ModuleType:
 
 def checkpoint_steps(run: Path) -> list[int]:
     return [step_of(folder) for folder in checkpoint_folders(run / "checkpoints")]
+
+
+def edit_config(run: Path, old: str, new: str) -> None:
+    """Change the text of config.json and its checksum, as if the run had been made with other settings."""
+    file = run / "config.json"
+    content = json.loads(file.read_text().replace(old, new))
+    del content["sha256"]
+    file.write_text(seal_readable(content))
 
 
 def lose_newest_checkpoint(run: Path) -> None:

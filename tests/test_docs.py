@@ -20,7 +20,7 @@ EXTRA = {
     "train": SHORT,
     "play": ["--seconds", "1"],
     "export": ["--observations", "100"],
-    "deploy": "--seconds 0.2 --tilt 3.1 --overtravel 3".split(),
+    "deploy": "--seconds 0.2 --tilt 1.5 --overtravel 0.5".split(),
     "bench": "--seconds 0.1 --compile off --preset laptop --precision fp32".split(),
 }
 

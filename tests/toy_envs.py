@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import gymnasium
@@ -76,6 +77,47 @@ class Breaks(PointEnv):
         self.left -= 1
         if self.left < 0:
             raise ZeroDivisionError("a bug of the environment's own")
+        return super().step(action)
+
+
+class Quits(PointEnv):
+    """Works for a while, then does what ends a program: in a step, or in the reset after one."""
+
+    def __init__(self, how: BaseException | None = None, after: int = 300, where: str = "step"):
+        super().__init__()
+        self.how, self.left, self.where = how or SystemExit(0), after, where
+
+    def step(self, action):
+        self.left -= 1
+        if self.left < 0 and self.where == "step":
+            raise self.how
+        return super().step(action)
+
+    def reset(self, **kwargs):
+        if self.left < 0 and self.where == "reset":
+            raise self.how
+        return super().reset(**kwargs)
+
+
+class Outliers(PointEnv):
+    """Returns these rewards in these steps, counted from the first episode."""
+
+    def __init__(self, **rewards: float):
+        super().__init__()
+        self.rewards, self.total = {int(step[1:]): reward for step, reward in rewards.items()}, 0
+
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        self.total += 1
+        return obs, self.rewards.get(self.total, reward), *rest
+
+
+class Hangs(PointEnv):
+    """Hangs in a step for as long as a file is there."""
+
+    def step(self, action):
+        while Path(os.environ["HANGS"]).exists():
+            time.sleep(0.05)
         return super().step(action)
 
 

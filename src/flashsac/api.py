@@ -12,7 +12,7 @@ from typing import Any
 from flashsac.config.schema import PresetName, TrainConfig
 from flashsac.errors import FlashSACError
 from flashsac.policies.evaluation import Evaluation, evaluate_policy
-from flashsac.policies.find import locate_policy, policy_file
+from flashsac.policies.find import check_named_task, locate_policy, policy_file
 from flashsac.policies.policy import Policy
 from flashsac.policies.video import checked_out, record
 from flashsac.runs.best import best_score
@@ -63,34 +63,49 @@ def resume(
     device: str | None = None,
     quiet: bool = False,
     hooks: Sequence[Hooks] = (),
+    trust_run: bool = False,
 ) -> Result:
-    """Go on with an interrupted run. `env` is needed only if the run was started from Python with an environment of your own, `device`
-    only if it is not to be the run's."""
+    """Go on with an interrupted run. `env` is needed only if the run was started with an environment of your own: its code runs only
+    if it is handed over, named (module:function), or allowed by `trust_run`. `device` is needed only if it is not to be the run's."""
     run = Run.open(run_dir)
-    own = run.task.startswith("custom:")
-    store = CheckpointStore(run.path, run.task)
+    problem = _why_not_resume(run, env, trust_run)
+    store = CheckpointStore(run.path, run.task, record=run.record)
     if (step := store.reached(run.config.steps)) is not None:
         run.close()
         if not quiet:
+            for note in run.notes:
+                print(note, file=sys.stderr)
             print(f"{run_dir} is finished: step {step:,} of {run.config.steps:,}. There is nothing left to train.")
         film = run.path / "videos" / "final.mp4"
         video = film if film.exists() else None
-        if video is None and run.config.video and not (own and env is None):
+        if video is None and run.config.video and problem is None:
             video = _film(run, run.task if env is None else env, quiet)
         row = next(iter(read_metrics(run.path / "metrics.csv")[-1:]), {})
         return Result(run.path, step, False, row, best_score(run.path).value, video, was_finished=True)
-    if env is None and own:
-        run.close()
-        raise FlashSACError(
-            f"{run_dir} was trained on an environment of your own ({run.task}); hand it over again: flashsac.resume(run_dir, env)."
-        )
     try:
+        if problem is not None:
+            raise problem
         run.config = dataclasses.replace(run.config, device=checked_device(device or run.config.device))
     except FlashSACError:
         run.close()
         raise
     task = run.task if env is None else env
     return _train_and_film(resume_run(run, task, quiet=quiet, hooks=hooks), task, quiet)
+
+
+def _why_not_resume(run: Run, env: Any, trust_run: bool) -> FlashSACError | None:
+    """The reason why a run's environments may not be made from `env`, or from its own config; None if they may."""
+    if isinstance(env, str) and env != run.task and not run.task.startswith("custom:"):
+        return FlashSACError(
+            f"{run.path} trains on {run.task}, not on {env}: the task of a run is fixed when it begins. For another task begin a new "
+            f"run: flashsac train {env} --run-dir ANOTHER"
+        )
+    try:
+        if env is None:
+            check_named_task(run.path, run.task, trust_run)
+    except FlashSACError as error:
+        return error
+    return None
 
 
 def _train_and_film(trainer: Trainer, task: Any, quiet: bool) -> Result:
@@ -128,13 +143,16 @@ def evaluate(
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
     engine: str | None = None,
+    trust_run: bool = False,
 ) -> Evaluation:
     """Returns, lengths and successes of a trained policy.
 
-    `env` is a task name, a function that makes environments, or an environment. A run that was begun from Python with an environment
-    of your own needs it. `options` ("name=value") and `engine` replace those of the training; `()` gives the task's own settings.
+    `env` is a task name, a function that makes environments, or an environment. A run that was begun with an environment of your own
+    needs it. With `trust_run` the module that a run directory names is imported instead, and its code runs. `options` ("name=value")
+    and `engine` replace those of the training; `()` gives the task's own settings.
     """
-    return evaluate_policy(locate_policy(run_or_policy, env, checkpoint, options, engine), episodes, seed)
+    located = locate_policy(run_or_policy, env, checkpoint, options, engine, trust_run=trust_run)
+    return evaluate_policy(located, episodes, seed)
 
 
 def play(
@@ -147,10 +165,11 @@ def play(
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
     engine: str | None = None,
+    trust_run: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Path:
     """Film a trained policy; returns the video (default: play.mp4 among the run's videos). The rest as in `evaluate`."""
     file = None if out is None else checked_out(Path(out))  # before anything is made
-    located = locate_policy(run_or_policy, env, checkpoint, options, engine)
+    located = locate_policy(run_or_policy, env, checkpoint, options, engine, trust_run=trust_run)
     out = file or located.videos / "play.mp4"
     return record(located.policy, out, task=located.task, env=located.env, seed=seed, seconds=seconds, say=say)

@@ -37,6 +37,14 @@ class RunDirectoryError(FlashSACError):
     """The run directory exists, is in use, or holds something else."""
 
 
+class UntrustedRun(FlashSACError):
+    """A run directory names a module, and nobody has said that its code may run."""
+
+    def __init__(self, message: str, task: str):
+        super().__init__(message)
+        self.task = task
+
+
 class CheckpointError(FlashSACError):
     """A checkpoint is missing, corrupt, foreign, or could not be written."""
 

@@ -11,6 +11,9 @@ from torch import Tensor
 
 CPU = torch.device("cpu")
 
+MAX_REWARD = 1e15
+"""Rewards beyond this magnitude count as Inf. The square of a return of 10,000 such rewards, 1e38, still fits in float32."""
+
 Obs = dict[str, Tensor]
 """Observations by group: "actor", "critic" where the simulator offers privileged observations, each (envs, dim); "history", those of
 the actor before this one, (envs, steps x dim); "pixels", (envs, frames x channels, height, width) in uint8. The oldest come first."""
@@ -98,10 +101,23 @@ class Step(NamedTuple):
     final_obs: Obs
     """What each transition led to; differs from `obs` only where an episode has ended."""
     valid: Tensor
-    """False where the outcome is unknown, so that there is no transition to learn from: the simulator returned NaN or Inf (and was
-    reset), or it cut the episode off (`truncated`) and showed no final observation."""
+    """False where the outcome is unknown, so that there is no transition to learn from: the simulator returned NaN, Inf or a reward
+    beyond MAX_REWARD (and was reset), or it cut the episode off (`truncated`) and showed no final observation."""
     info: dict[str, Any]
     """Whatever else the simulator says, per environment; "success" (bool) is understood by evaluation."""
+
+    def broken(self) -> Tensor:
+        """Where the simulator failed, (envs,): NaN, Inf, or a reward out of range. An episode cut off without a final observation is
+        not valid either, but nothing in it is wrong."""
+        whole = usable_reward(self.reward)
+        for rows in self.final_obs.values():
+            whole = whole & torch.isfinite(rows).flatten(1).all(1)
+        return ~whole | ~(self.valid | self.truncated)
+
+
+def usable_reward(reward: Tensor) -> Tensor:
+    """False where a reward is NaN, Inf or beyond MAX_REWARD."""
+    return reward.abs() <= MAX_REWARD
 
 
 class Batch(NamedTuple):

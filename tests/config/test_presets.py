@@ -54,6 +54,7 @@ def test_what_is_the_same_for_all(suite):
         weight_projection=True,
         cross_batch=True,
         reward_scaling=True,
+        reward_guard=True,
         value="categorical",
         value_max=5.0,
         atoms=101,

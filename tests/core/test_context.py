@@ -181,7 +181,7 @@ def test_symmetry_is_refused_where_nobody_knows_it():
 
 @pytest.mark.slow
 def test_compiled_it_is_the_same():
-    config = AgentConfig(batch_size=5, actor_width=8, critic_width=8, symmetry=True)
+    config = AgentConfig(batch_size=5, actor_width=8, critic_width=8, blocks=1, symmetry=True)
     learners = []
     for _ in range(2):
         torch.manual_seed(0)

@@ -164,9 +164,9 @@ def test_what_is_lost_takes_the_stacks_with_it_that_reach_into_it():
     film = make(1, 3, 50, 1)
     for _ in range(10):
         film.step("-")
-    film.replay.lose_before(6)
+    film.replay.lose(0, 6)
     assert film.replay.tail == 8
-    film.replay.lose_before(10)
+    film.replay.lose(6, 10)
     assert not film.replay.ready, "even the next two stacks would reach into what is lost"
     assert len(film.replay) == 0
     for _ in range(3):

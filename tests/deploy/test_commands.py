@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import socket
 import subprocess
 import sys
 import termios
@@ -16,19 +17,20 @@ from flashsac.deploy.commands.base import Command
 from flashsac.deploy.commands.fixed import Fixed, Script
 from flashsac.deploy.commands.keyboard import split_keys
 from flashsac.deploy.commands.make import make_commands
-from flashsac.deploy.commands.stream import Pipe, Udp, parse
+from flashsac.deploy.commands.stream import Numbered, Pipe, Udp, parse, parse_numbered
 from flashsac.deploy.loop import Loop
 from flashsac.deploy.safety import Safety
 from flashsac.errors import FlashSACError
 from flashsac.robots.catalog import ROBOTS
 from tests.deploy.fake_robots import BLIND_G1, Puppet
-from tests.helpers import ROOT
+from tests.helpers import ROOT, wait_until
 
 RANGES = ((-0.6, 1.0), (-0.5, 0.5), (-1.57, 1.57))
 WALK = "import time\nwhile True:\n    print('0.5 0 0.1', flush=True)\n    time.sleep(0.02)"
 WALK_BY_UDP = (
     "import socket, sys, time\nto = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-    "while True:\n    to.sendto(b'0.5 0 0.1', ('127.0.0.1', int(sys.argv[1])))\n    time.sleep(0.02)"
+    "while True:\n    line = f'{time.monotonic_ns()} 0.5 0 0.1'.encode()\n"
+    "    to.sendto(line, ('127.0.0.1', int(sys.argv[1])))\n    time.sleep(0.02)"
 )
 
 
@@ -92,6 +94,59 @@ def test_a_pipe_is_read_line_by_line():
     command = stream.read(0.0)
     assert command.velocity[0] == 0.2
     assert 0.0 < command.age < 1.0
+    stream.close()
+
+
+def test_an_endless_line_takes_no_memory_and_moves_nobody():
+    reading, writing = os.pipe()
+    stream = Pipe(reading)
+    for _ in range(20):
+        os.write(writing, 50_000 * b"7")
+    os.write(writing, b" 0 0\n0.5 0 0\n")
+    assert wait_until(lambda: stream.read(0.0) is not None)
+    np.testing.assert_allclose(stream.read(0.0).velocity, [0.5, 0, 0])
+    assert parse(300 * b" " + b"1 0 0" + 300 * b" ") is None
+    stream.close()
+
+
+def test_datagrams_have_a_number():
+    number, velocity = parse_numbered(b"17 0.5, 0 -0.2")
+    assert number == 17
+    np.testing.assert_allclose(velocity, [0.5, 0, -0.2])
+    for line in (
+        b"",
+        b"17",
+        b"0.5 0 0.1",
+        b"-1 0 0 0",
+        b"1.5 0 0 0",
+        b"nan 0 0 0",
+        b"1 nan 0 0",
+        b"1 0 0 0 0",
+        b"\xb2 0 0 0",
+    ):
+        assert parse_numbered(line) is None
+    assert parse_numbered(b"%d 0 0 0" % 2**63) is None, "a number that no later one could exceed"
+
+
+def test_old_datagrams_move_nobody(capsys):
+    """Repeated, out of order, recorded, or without a number."""
+    numbered = Numbered()
+    assert numbered.take(b"100 0.5 0 0") is not None
+    for attack in (b"100 0.5 0 0", b"99 9 0 0", b"0 9 0 0", b"9 0 0", b"1e9 9 0 0", b"-5 9 0 0", b"101 nan 0 0"):
+        assert numbered.take(attack) is None
+    np.testing.assert_allclose(
+        numbered.take(b"101 0.6 0 0"), [0.6, 0, 0], err_msg="a garbled one has used up no number"
+    )
+    assert capsys.readouterr().out.count("a datagram was ignored: its number is not higher than the last") == 1
+
+
+def test_a_sender_is_started_again():
+    stream = Udp(0)
+    for velocity in (0.1, 0.2):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"%d %f 0 0" % (time.monotonic_ns(), velocity), ("127.0.0.1", stream.port))
+            assert wait_until(lambda: stream.read(0.0) is not None)
+            assert wait_until(lambda wanted=velocity: stream.read(0.0).velocity[0] == wanted)
     stream.close()
 
 

@@ -11,23 +11,27 @@ import time
 import numpy as np
 import pytest
 
+from flashsac.deploy import robot_lock
 from flashsac.deploy.backends import UnitreeBackend
 from flashsac.deploy.commands.fixed import Fixed
 from flashsac.deploy.commands.remote import L2, A, Sticks
 from flashsac.deploy.loop import Loop
-from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
+from flashsac.deploy.safety import MotorLimits, Safety, SafetyLimits
 from flashsac.deploy.unitree import UnitreeRobot
 from flashsac.errors import FlashSACError
 from flashsac.robots.playground import G1_JOYSTICK
 from tests.deploy.fake_robots import BLIND_G1, FakeG1, Puppet, install, remote
+from tests.helpers import environment, wait_until
 
 DEFAULT = np.array([joint.default for joint in BLIND_G1.joints])
+STIFFNESS = np.array([joint.stiffness for joint in BLIND_G1.joints])
 
 
 @pytest.fixture
-def fake(monkeypatch):
+def fake(monkeypatch, tmp_path):
     robot = FakeG1()
     install(monkeypatch, robot)
+    monkeypatch.setattr(robot_lock, "FOLDER", tmp_path)  # tests that run side by side have robots of their own
     yield robot
     robot.close()
 
@@ -38,12 +42,12 @@ def hold(obs: np.ndarray) -> np.ndarray:
 
 def loop(robot: UnitreeRobot, policy=hold, **options) -> Loop:
     # A busy machine may let the fake robot's thread wait for longer than a real robot ever would.
-    safety = Safety(BLIND_G1, SafetyLimits(state_age=0.5))
+    safety = Safety(BLIND_G1, SafetyLimits(state_age=1.0))
     return Loop(BLIND_G1, policy, robot, Fixed((0.0, 0.0, 0.0)), safety, **options)
 
 
 def test_stands_up_follows_and_damps(fake):
-    robot = UnitreeRobot(BLIND_G1, watchdog=0.5)
+    robot = UnitreeRobot(BLIND_G1, watchdog=5.0)
     assert fake.built_in == [""], "the robot's own controller was told to let go"
     episode = loop(robot, stand=0.5).run(1.0, damp=0.1)
     assert episode.stopped is None
@@ -59,7 +63,7 @@ def test_stands_up_follows_and_damps(fake):
     robot.close()
     last = fake.received[-1]
     assert not last["kp"].any()
-    np.testing.assert_allclose(last["kd"][:29], stop_damping(BLIND_G1))
+    np.testing.assert_allclose(last["kd"][:29], MotorLimits(BLIND_G1).stop_damping)
     assert not last["kd"][29:].any(), "motors it does not have"
 
 
@@ -75,6 +79,82 @@ def test_a_dry_run_only_listens(fake):
     assert fake.received == []
     assert fake.built_in == ["ai", ""], "its own controller was not asked to let go"
     assert not fake.q.any()
+
+
+HOLD_A_ROBOT = """
+import pathlib, sys, time
+from flashsac.deploy import robot_lock
+robot_lock.FOLDER = pathlib.Path(sys.argv[1])
+with robot_lock.control_of("unitree_g1", sys.argv[2] or None):
+    print("held", flush=True)
+    time.sleep(3600)
+"""
+
+
+@pytest.mark.slow
+def test_one_process_controls_a_robot(fake, tmp_path):
+    for theirs, ours in (("eth0", "eth0"), ("", "eth0"), ("eth0", None)):
+        command = [sys.executable, "-c", HOLD_A_ROBOT, str(tmp_path), theirs]
+        other = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(
+            FlashSACError, match=r"another process controls unitree_g1.* not touched: stop that process"
+        ):
+            UnitreeRobot(BLIND_G1, ours)
+        with robot_lock.control_of("another_robot", ours):
+            pass
+        other.kill()  # the lock ends with the process, however that ends
+        other.wait()
+    assert fake.built_in == ["ai", ""]
+    assert not fake.received
+    with robot_lock.control_of("unitree_g1", "wlan0"):  # another robot, at another interface
+        robot = UnitreeRobot(BLIND_G1, "eth0")
+    with pytest.raises(FlashSACError, match="another process controls"), robot_lock.control_of("unitree_g1", "eth0"):
+        pass
+    robot.close()
+    with robot_lock.control_of("unitree_g1", None):
+        pass
+
+
+def test_a_dry_run_needs_no_lock(fake):
+    with robot_lock.control_of("unitree_g1", None):
+        UnitreeRobot(BLIND_G1, dry=True).close()
+
+
+def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(robot_lock, "FOLDER", tmp_path)
+    (tmp_path / "flashsac-unitree_g1.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FlashSACError, match="cannot be used"), robot_lock.control_of("unitree_g1", None):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("target", np.nan),
+        ("target", np.inf),
+        ("target", 9.0),
+        ("stiffness", np.nan),
+        ("stiffness", 1e6),
+        ("stiffness", -1.0),
+        ("damping", np.nan),
+        ("damping", -5.0),
+        ("damping", 5e7),
+    ],
+)
+def test_an_order_out_of_range_is_never_sent(fake, field, value):
+    robot = UnitreeRobot(BLIND_G1, watchdog=5.0)
+    order = {"target": DEFAULT.copy(), "stiffness": STIFFNESS.copy(), "damping": np.ones(29)}
+    order[field][3] = value
+    robot.write(**order)
+    assert f"{field} {value:g} for left_knee_joint is out of range" in robot.problem()
+    robot.write(DEFAULT, STIFFNESS, np.ones(29))
+    sent = len(fake.received)
+    assert wait_until(lambda: len(fake.received) > sent + 3)
+    assert not any(row["kp"].any() for row in fake.received), "it damps, for good"
+    assert all(np.isfinite(row[name]).all() for row in fake.received for name in ("q", "kp", "kd"))
+    robot.close()
 
 
 def test_ctrl_c_while_the_robot_is_taken_over(fake, monkeypatch):
@@ -141,11 +221,11 @@ def test_damps_when_the_robots_state_stops_coming(fake):
 def test_damps_when_the_loop_hangs(fake):
     """The thread that sends does not wait for a policy that never answers; one that answers too late finds the robot stopped."""
     robot = UnitreeRobot(BLIND_G1, watchdog=0.1)
-    robot.write(DEFAULT, np.full(29, 50.0), np.ones(29))
+    robot.write(DEFAULT, STIFFNESS, np.ones(29))
     wrote = time.monotonic()
     time.sleep(0.6)
     assert 0.1 <= fake.damping_since() - wrote < 0.5
-    robot.write(DEFAULT, np.full(29, 50.0), np.ones(29))
+    robot.write(DEFAULT, STIFFNESS, np.ones(29))
     time.sleep(0.1)
     assert fake.damping_since() < wrote + 0.5, "a stop is final"
     assert loop(robot).run(1.0, damp=0.02).stopped == "watchdog: no order from the loop for 0.1 s"
@@ -154,7 +234,7 @@ def test_damps_when_the_loop_hangs(fake):
 
 @pytest.mark.parametrize("keys", [1 << 3, 1 << 5 | 1 << 9, 1 << 1 | 1 << 8], ids=["select", "L2 and B", "L1 and A"])
 def test_the_remote_stops_it(fake, keys):
-    robot = UnitreeRobot(BLIND_G1, watchdog=0.5)
+    robot = UnitreeRobot(BLIND_G1, watchdog=5.0)
 
     def press(obs: np.ndarray) -> np.ndarray:
         fake.keys = 1 << 9 if robot.now() < began + 0.2 else keys
@@ -165,7 +245,7 @@ def test_the_remote_stops_it(fake, keys):
     assert episode.stopped == "stopped by the remote"
     assert 0.15 < episode.seconds < 2.0, "B alone does nothing"
     fake.keys = 0
-    robot.write(DEFAULT, np.full(29, 50.0), np.ones(29))
+    robot.write(DEFAULT, STIFFNESS, np.ones(29))
     time.sleep(0.1)
     assert not fake.received[-1]["kp"].any(), "a stop is final"
     robot.close()
@@ -175,7 +255,7 @@ def test_the_sticks_of_the_remote(fake):
     """The policy begins with A and not before; then it is told where the sticks point."""
     sticks = Sticks(BLIND_G1.command_range)
     fake.keys = A  # still held from whatever it was pressed for
-    robot = UnitreeRobot(BLIND_G1, watchdog=0.5, hear_remote=sticks.hear_remote)
+    robot = UnitreeRobot(BLIND_G1, watchdog=5.0, hear_remote=sticks.hear_remote)
     seen: list[np.ndarray] = []
     asked: list[int] = []
 
@@ -343,7 +423,7 @@ def test_damps_for_a_second_when_taking_over_fails_half_way(fake):
 
 def test_damps_for_a_second_after_an_error_outside_of_the_loop(fake):
     robot = UnitreeRobot(BLIND_G1, watchdog=5.0)
-    robot.write(DEFAULT, np.full(29, 50.0), np.ones(29))
+    robot.write(DEFAULT, STIFFNESS, np.ones(29))
     time.sleep(0.1)
     robot.close()
     assert fake.received[-1]["time"] - fake.damping_since() > 0.9

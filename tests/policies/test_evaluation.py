@@ -48,7 +48,7 @@ def test_every_environment_has_its_quota(episodes):
 
 def test_what_is_made_of_them():
     scores = Evaluator(ShortAndLong, EnvConfig(), 4, seed=0).evaluate(STILL).summary()
-    assert scores == {"eval_return": 2.5, "eval_length": 2.5, "eval_success": 0.25}
+    assert scores == {"eval_return": 2.5, "eval_length": 2.5, "eval_success": 0.25, "eval_void": 0}
     assert scores.keys() == Evaluation.METRICS.keys()
 
 
@@ -64,3 +64,88 @@ def test_success_that_is_told_only_at_the_end_of_an_episode():
 def test_an_episode_without_a_word_of_success_had_none_where_others_had(told, expected):
     summary = Evaluation(np.ones(4), np.ones(4), np.array(told)).summary()
     assert summary.get("eval_success") == expected
+
+
+# --- void episodes -----------------------------------------------------------------------------------------------------
+
+
+class Breaking(ShortAndLong):
+    """The long episodes lose one a step, and their third step is their last and as told; the short ones are whole."""
+
+    def __init__(self, reward=-1.0, valid=False, truncated=False, final=0.0):
+        self.told, self.seen = (reward, valid, truncated, final), []
+
+    def step(self, action):
+        self.seen.append(action)
+        step = super().step(action)
+        reward, valid, truncated, final = self.told
+        step.reward[1] = -1.0
+        step.terminated[1] = False
+        if self.count % 3 == 0:
+            obs = {"actor": torch.tensor([[0.0], [final]])}
+            ok, cut = torch.tensor([True, valid]), torch.tensor([False, truncated])
+            step.reward[1] = reward
+            step = step._replace(truncated=cut, valid=ok, final_obs=obs)
+        return step
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        dict(reward=NAN),
+        dict(reward=INF),
+        dict(reward=-1e16),
+        dict(final=NAN),
+        dict(reward=NAN, truncated=True),
+        dict(final=INF, truncated=True),
+        dict(),
+    ],
+    ids=str,
+)
+def test_an_episode_that_breaks_the_simulator_is_void(told):
+    found = Evaluator(lambda: Breaking(**told), EnvConfig(), 4, seed=0).evaluate(STILL)
+    assert found.returns.tolist() == [1, 1], "those of the other environment"
+    assert found.void == 2
+    assert found.episodes == 4
+    assert found.summary() == {"eval_return": 1, "eval_length": 1, "eval_success": 0, "eval_void": 2}
+    assert "2 of 4 evaluation episodes broke the simulator" in (found.problem or "")
+    assert not found.can_be_best
+
+
+def test_a_cut_without_a_final_observation_is_not_void():
+    found = Evaluator(lambda: Breaking(truncated=True), EnvConfig(), 4, seed=0).evaluate(STILL)
+    assert found.void == 0
+    assert found.problem is None
+    assert found.returns.tolist() == [1, -2, 1, -2], "what the last step paid nobody knows"
+
+
+@pytest.mark.parametrize("bad", [NAN, INF])
+def test_an_action_that_is_no_number_voids_its_episode_and_never_reaches_the_simulator(bad):
+    acting = SimpleNamespace(act=lambda obs: torch.tensor([[0.5], [bad]]))
+    evaluator = Evaluator(lambda: Breaking(valid=True, truncated=True), EnvConfig(), 2, seed=0)
+    found = evaluator.evaluate(acting)
+    assert found.void == 1
+    assert found.returns.tolist() == [1]
+    assert all(action.tolist() == [[0.5], [0.0]] for action in evaluator.env.seen)
+
+
+def test_void_alone_gives_no_return():
+    found = Evaluation(np.empty(0), np.empty(0), np.empty(0), void=3)
+    assert found.summary() == {"eval_void": 3}
+    assert "none is left" in (found.problem or "")
+
+
+@pytest.mark.parametrize(("void", "fit"), [(0, True), (1, True), (2, False), (10, False)])
+def test_one_void_episode_of_ten_may_be(void, fit):
+    rest = np.ones(10 - void)
+    assert Evaluation(rest, rest, rest, void).can_be_best == fit
+
+
+def test_every_step_is_a_sign_of_life():
+    steps: list[int] = []
+    evaluator = Evaluator(ShortAndLong, EnvConfig(), 4, seed=0)
+    evaluator.evaluate(STILL, lambda: steps.append(evaluator.env.count))
+    assert steps == list(range(1, 9))

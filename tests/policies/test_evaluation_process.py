@@ -17,7 +17,7 @@ import torch
 import flashsac
 from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.core.update import Learner
-from flashsac.errors import EvaluationAbandoned, FlashSACError
+from flashsac.errors import Diverged, EvaluationAbandoned, EvaluationLost, FlashSACError
 from flashsac.policies.evaluation import Evaluator
 from flashsac.policies.evaluation_process import ProcessEvaluator
 from flashsac.policies.policy import Policy, snapshot
@@ -33,7 +33,7 @@ pytest.importorskip("mujoco")
 TASK, CONFIG = "mujoco:Hopper-v4", EnvConfig(num_envs=1, engine="gymnasium")
 
 
-TELLING = "tests.toy_envs:Telling"
+TELLING, HANGS = "tests.toy_envs:Telling", "tests.toy_envs:Hangs"
 
 
 def random_policy(seed: int, task: str = TASK) -> Policy:
@@ -87,6 +87,41 @@ def test_told_to_stop_it_does_not_wait_for_the_episodes(stepped):
         evaluator.evaluate(policy)
     assert stepped.exists(), "it was told before it had begun"
     assert evaluator.close() is None, "the child is gone already"
+
+
+def test_a_child_that_hangs_is_killed_and_the_next_evaluation_starts_another(tmp_path, monkeypatch):
+    hangs = tmp_path / "hangs"
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    monkeypatch.setenv("HANGS", str(hangs))
+    evaluator, policy = ProcessEvaluator(HANGS, CONFIG, episodes=2, seed=7, patience=PATIENCE), random_policy(0, HANGS)
+    expected = evaluator.evaluate(policy)
+    hangs.touch()
+    evaluator.patience = 1.0
+    with pytest.raises(EvaluationLost, match=r"not made a step for 1 s[\s\S]*killed[\s\S]*--eval\.every 0"):
+        evaluator.evaluate(policy)
+    assert evaluator.close() is None, "the child is gone"
+    hangs.unlink()
+    evaluator.patience = PATIENCE
+    assert evaluator.evaluate(policy).returns.tolist() == expected.returns.tolist()
+    assert evaluator.close() == 0
+
+
+def test_void_episodes_are_counted_in_the_child(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    task = "tests.toy_envs:make_nan"
+    evaluator, policy = ProcessEvaluator(task, CONFIG, episodes=20, seed=7), random_policy(0, task)
+    found, expected = evaluator.evaluate(policy), Evaluator(task, CONFIG, 20, seed=7).evaluate(policy)
+    evaluator.close()
+    assert found.void == expected.void > 0
+    assert found.returns.tolist() == expected.returns.tolist()
+
+
+def test_a_policy_without_numbers_is_not_sent():
+    evaluator, policy = ProcessEvaluator(TASK, CONFIG, episodes=2, seed=7), random_policy(0)
+    next(policy.actor.parameters()).data.fill_(float("nan"))
+    with pytest.raises(Diverged, match="NaN or Inf in its weights"):
+        evaluator.evaluate(policy)
+    assert evaluator.close() is None
 
 
 def test_what_the_child_cannot_do_is_said_in_its_words():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -79,12 +77,6 @@ def test_a_policy_file_does_not_choose_what_is_imported(run, tmp_path, monkeypat
     assert not (tmp_path / "sprung").exists()
 
 
-def test_the_task_of_a_run_is_its_owners(tmp_path, monkeypatch):
-    run = tiny_run(tmp_path / "run", task="tests.toy_envs:make_point", steps=200)
-    assert json.loads((run / "config.json").read_text())["task"] == "tests.toy_envs:make_point"
-    assert len(flashsac.evaluate(run, episodes=2).returns) == 2
-
-
 def test_a_policy_says_what_it_is_and_refuses_nan(run):
     policy = flashsac.load_policy(run)
     assert repr(policy) == "<flashsac.Policy for custom:make_point: takes 2 numbers (actor), gives 2 actions>"
@@ -98,10 +90,12 @@ def test_a_policy_says_what_it_is_and_refuses_nan(run):
         (lambda meta: meta.pop("obs_dim"), "does not understand .KeyError: 'obs_dim'"),
         (lambda meta: meta["agent"].update(depth=3, version=1), "not know: depth, version. Version .* wrote it"),
         (lambda meta: meta.update(action_low=None), "does not understand .TypeError"),
-        (
-            lambda meta: meta["agent"].update(actor_width=10**7),
-            "not hold the weights",
-        ),  # of which one layer takes 1.6 petabytes
+        (lambda meta: meta["agent"].update(actor_width=60_000), "not hold the weights"),  # 230 GB, if it were built
+        (lambda meta: meta["agent"].update(blocks=10**9), "agent.blocks must be at most 1000"),
+        (lambda meta: meta["agent"].update(blocks="2"), "agent.blocks must be a whole number"),
+        (lambda meta: meta["agent"].update(learning_rate=float("nan")), "agent.learning-rate must be above 0"),
+        (lambda meta: meta.update(history=10**9), "does not understand .ValueError: history"),
+        (lambda meta: meta.update(action_high=[1.0] * 5), "lowest and 5 highest actions"),
     ],
 )
 def test_headers_that_do_not_fit_are_refused(run, tmp_path, change, problem):

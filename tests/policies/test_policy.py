@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ import torch
 
 from flashsac.config.schema import AgentConfig, EnvConfig, TrainConfig
 from flashsac.core.update import Learner
+from flashsac.errors import CheckpointError
 from flashsac.policies.policy import Policy, read_policy, snapshot
 from flashsac.types import EnvSpec, Pixels
+from tests.helpers import ROOT
 
 LOW, HIGH = (-1.0, -2.0), (1.0, 2.0)
 SMALL = AgentConfig(actor_width=8, critic_width=8, image_channels=2, image_features=4, context_latent=3)
@@ -66,3 +70,55 @@ def test_a_snapshot_does_not_follow_the_networks():
         for parameter in learner.actor.parameters():
             parameter.add_(1.0)
     assert np.array_equal(policy(np.ones(3)), before)
+
+
+def test_every_damaged_byte_of_a_file_is_noticed(tmp_path):
+    _, policy = learner_and_policy(NUMBERS, dataclasses.replace(SMALL, actor_width=2, blocks=1))
+    file = tmp_path / "policy.safetensors"
+    policy.save(file)
+    content, unnoticed = file.read_bytes(), []
+    random = np.random.default_rng(0)
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << random.integers(8)
+        file.write_bytes(bytes(damaged))
+        try:
+            read_policy(file)
+        except CheckpointError:
+            continue
+        unnoticed.append(place)
+    assert not unnoticed
+    for end in range(0, len(content), 97):
+        file.write_bytes(content[:end])
+        with pytest.raises(CheckpointError):
+            read_policy(file)
+
+
+def test_an_earlier_policy_in_a_checkpoint_is_compared_with_its_manifest(tmp_path):
+    """Policies of version 0.1.0 have no checksum of their own."""
+    folder = (
+        Path(shutil.copytree(ROOT / "tests" / "data" / "run-0.1", tmp_path / "run"))
+        / "checkpoints"
+        / "step-000000000432"
+    )
+    file = folder / "policy.safetensors"
+    assert read_policy(file).task == "gym:Pendulum-v1"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(bytes(content))
+    with pytest.raises(CheckpointError, match="checksum is wrong"):
+        read_policy(file)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"", b"\xff" * 8, (10**9).to_bytes(8, "little") + b"{}", (2).to_bytes(8, "little") + b"[]"]
+    + [
+        len(deep).to_bytes(8, "little") + deep
+        for deep in [b'{"__metadata__":' + b"[" * 100_000 + b"]" * 100_000 + b"}"]
+    ],
+)
+def test_headers_that_are_none_are_refused(tmp_path, header):
+    (tmp_path / "policy.safetensors").write_bytes(header)
+    with pytest.raises(CheckpointError, match="corrupt or no policy"):
+        read_policy(tmp_path / "policy.safetensors")

@@ -12,7 +12,7 @@ from flashsac.errors import RenderError
 from flashsac.policies.find import policy_file
 from flashsac.policies.video import record
 from tests import toy_envs
-from tests.helpers import TINY, cli
+from tests.helpers import TINY, cli, edit_config
 
 pytestmark = pytest.mark.slow
 
@@ -41,8 +41,7 @@ def test_a_policy_is_filmed_in_what_it_was_trained_in(tmp_path):
     run = trained(tmp_path, "playground:Go1JoystickFlatTerrain", blind=True, options=("noise_level=0.5",))
     assert flashsac.play(run, seconds=0.1) == run / "videos" / "play.mp4"
     assert record(policy_file(run), tmp_path / "alone.mp4", seconds=0.1).exists(), "the file alone knows what is hidden"
-    config = run / "config.json"
-    config.write_text(config.read_text().replace("noise_level=0.5", "noise_lvl=0.5"))
+    edit_config(run, "noise_level=0.5", "noise_lvl=0.5")
     with pytest.raises(RenderError, match="Did you mean noise_level"):
         flashsac.play(run, seconds=0.1)
 

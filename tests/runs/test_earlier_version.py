@@ -21,6 +21,8 @@ from tests.helpers import ROOT, cli
 pytestmark = pytest.mark.slow
 
 DATA = ROOT / "tests" / "data"
+LATER = {"eval_void", "reward_outliers"}
+"""Columns that version 0.1 did not have."""
 RUN, POLICIES = DATA / "run-0.1", DATA / "policies-0.1"
 
 
@@ -52,7 +54,8 @@ def test_resume_ends_where_the_run_without_a_stop_ended(run):
     same_sums = (made_on["machine"]["processor"], made_on["versions"]["torch"]) == (processor(), version("torch"))
     assert len(found) == len(expected) == 12
     for row, wanted in zip(found, expected, strict=True):
-        assert row.keys() == wanted.keys()
+        assert wanted.keys() <= row.keys()
+        assert row.keys() - wanted.keys() <= LATER
         for metric in wanted.keys() - set(TIMINGS):
             exact = row[metric] == wanted[metric]
             assert exact or (not same_sums and row[metric] == pytest.approx(wanted[metric], rel=0.01)), metric

@@ -8,6 +8,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from flashsac.errors import FlashSACError
+from flashsac.experiments.report import read_curve
 from flashsac.runs.metrics import MetricsLog, read_metrics
 from tests.helpers import full_disk
 
@@ -25,6 +26,60 @@ def test_resuming_keeps_the_declared_columns_up_to_its_step(tmp_path):
     (tmp_path / "metrics.csv").write_text("step,gone,return\n100,7,1.5\n200,7,2.5\n")
     MetricsLog(tmp_path, columns=["step", "return", "q"], resume_step=100).close()
     assert (tmp_path / "metrics.csv").read_text() == "step,return,q\n100,1.5,\n"
+
+
+WHOLE = b"step,seconds,return\n100,1,1.5\n200,2,2.5\n300,3,3.5\n"
+STEPS = [100, 200, 300]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "steps", "aside"),
+    [
+        (WHOLE, STEPS, b""),
+        (WHOLE.replace(b"2.5", b"\xff.5"), [100, 300], b"200,2,\xff.5\n"),
+        (WHOLE.replace(b"2.5", b"\0.5"), [100, 300], b"200,2,\0.5\n"),
+        (WHOLE.replace(b"2.5", b'"2.5'), STEPS, b""),
+        (WHOLE.replace(b"200,", b"200;"), [100, 300], b"200;2,2.5\n"),
+        (WHOLE.replace(b"200,", b"nan,"), [100, 300], b"nan,2,2.5\n"),
+        (WHOLE.replace(b"200,", b","), [100, 300], b",2,2.5\n"),
+        (WHOLE.replace(b"2.5", b"2.5,9,9"), [100, 300], b"200,2,2.5,9,9\n"),
+        (WHOLE.replace(b"2.5", b"1" * 200_000), [100, 300], b"200,2," + b"1" * 200_000 + b"\n"),
+        (WHOLE.replace(b"step", b"stup"), STEPS, b"stup,seconds,return\n"),
+        (WHOLE.replace(b"return", b"ret\xffrn"), STEPS, b"step,seconds,ret\xffrn\n"),
+        (WHOLE.replace(b"return", b"seconds"), STEPS, b"step,seconds,seconds\n"),
+        (WHOLE.replace(b"seconds,", b"seconds;"), STEPS, b"step,seconds;return\n"),
+        (WHOLE.partition(b"\n")[2], STEPS, b""),
+        (b"\xef\xbb\xbf" + WHOLE.replace(b"\n", b"\r\n"), STEPS, b""),
+        (WHOLE[:-5], [100, 200], b""),
+        (WHOLE.decode().encode("utf-16"), [], None),
+        (b"\0" * 5000, [], b""),  # never finished
+        (b"", [], b""),
+    ],
+)
+def test_damaged_lines_are_set_aside_and_the_others_kept(tmp_path, damaged, steps, aside):
+    (tmp_path / "metrics.csv").write_bytes(damaged)
+    said: list[str] = []
+    log = MetricsLog(tmp_path, columns=["step", "seconds", "return"], resume_step=300, say=said.append)
+    log.write({"step": 400})
+    log.close()
+    assert [row["step"] for row in read_metrics(tmp_path / "metrics.csv")] == [*steps, 400]
+    kept = tmp_path / "metrics-damaged.csv"
+    if aside == b"":
+        assert not kept.exists()
+        assert not said
+    else:
+        assert aside is None or kept.read_bytes() == aside
+        assert "damaged lines of metrics.csv were moved to metrics-damaged.csv" in said[0]
+
+
+def test_a_report_reads_around_damage(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_text('{"task": "gym:Pendulum-v1", "config": {"seed": 0}}')
+    (run / "metrics.csv").write_bytes(b"step,seconds,eval_return\n100,1,5\n200,\xff,6\n300,,7\n400,4,8\n")
+    curve = read_curve(run)
+    assert curve is not None
+    assert curve.step.tolist() == [100, 400]
 
 
 def test_rows_that_had_no_room_are_kept_and_written_later_in_order(tmp_path):

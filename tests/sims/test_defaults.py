@@ -12,7 +12,7 @@ from flashsac.errors import FlashSACError
 from flashsac.runs.directory import Run, read_config
 from flashsac.training.start import checked_device
 from tests import toy_envs
-from tests.helpers import TINY, checkpoint_steps, cli, tiny_run
+from tests.helpers import TINY, checkpoint_steps, cli, edit_config, tiny_run
 
 
 def test_wrong_choices_from_python():
@@ -90,8 +90,7 @@ def test_a_run_begun_on_a_gpu_goes_on_without_one(tmp_path):
         pytest.skip("there is a GPU here")
     run = tiny_run(tmp_path / "run", task="gym:Pendulum-v1", steps=200, checkpoint_every=100, eval=dict(every=0))
     shutil.rmtree(run / "checkpoints" / "step-000000000200")
-    config = run / "config.json"
-    config.write_text(config.read_text().replace('"device": "cpu"', '"device": "cuda"'))
+    edit_config(run, '"device": "cpu"', '"device": "cuda"')
     refused = cli("resume", str(run), check=False).stderr
     assert "no CUDA device. Use --device cpu (also to resume" in refused
     assert "Traceback" not in refused

@@ -178,6 +178,13 @@ def test_an_exception_arrives_with_its_traceback(make):
         push(env, 3)
 
 
+def test_a_worker_that_calls_sys_exit_is_an_error(make):
+    env = make(functools.partial(Faulty, "sys.exit"))
+    env.reset(0)
+    with pytest.raises(BadSimulation, match=r"(?s)environment-0 failed: SystemExit.*worker_envs\.py"):
+        push(env, 3)
+
+
 def test_an_environment_that_cannot_be_made():
     children = set(psutil.Process().children())
     with pytest.raises(MissingExtra, match="on holiday"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 import numpy as np
@@ -39,6 +40,8 @@ class Faulty(DescribedPoint):
         if self.steps == 3:
             if self.fault == "raise":
                 raise ZeroDivisionError("the arm is on fire")
+            if self.fault == "sys.exit":
+                sys.exit(0)
             if self.fault == "exit":
                 os._exit(5)
             if self.fault == "hang":

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from flashsac.runs.tree import save_tensors
-from flashsac.system.files import append_line, make_folder, replacing, write_atomic
+from flashsac.system.files import append_line, make_folder, remove_tree, replacing, write_atomic
 from tests.helpers import full_disk
 
 
@@ -37,19 +37,42 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     assert os.listdir(tmp_path) == ["video.mp4"]
 
 
-def test_links_and_devices_are_written_in_place(tmp_path):
+def test_links_and_devices_that_the_user_names_are_written_in_place(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("old")
     link.symlink_to(target)
-    write_atomic(link, "new")
+    write_atomic(link, "new", in_place=True)
     assert link.is_symlink()
     assert target.read_text() == "new"
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    write_atomic(pipe, "through")
+    write_atomic(pipe, "through", in_place=True)
     assert os.read(reader, 100) == b"through"
     os.close(reader)
+
+
+def test_other_links_are_replaced_and_not_followed(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("somebody else's")
+    link.symlink_to(target)
+    (tmp_path / f".writing-{os.getpid()}-link").symlink_to(target)
+    write_atomic(link, "ours")
+    assert not link.is_symlink()
+    assert (link.read_text(), target.read_text()) == ("ours", "somebody else's")
+
+
+def test_a_link_to_a_folder_is_deleted_without_the_folder(tmp_path):
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    (folder / "file").write_text("")
+    link.symlink_to(folder)
+    remove_tree(link)
+    assert not link.is_symlink()
+    assert (folder / "file").exists()
+    remove_tree(folder)
+    remove_tree(folder)
+    assert not folder.exists()
 
 
 def test_half_a_line_is_removed_before_the_next(tmp_path):

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -40,11 +42,32 @@ def test_compiled_code_is_kept_in_the_users_cache(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     compiler_for(CPU)
-    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ, "nowhere to write: torch's own place"
+    here_only = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    assert here_only.stat().st_mode & 0o777 == 0o700, "nowhere to write: a folder for this process alone"
+    assert here_only.is_relative_to(tempfile.gettempdir())
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(("mode", "stranger"), [(0o777, False), (0o770, False), (0o755, True)])
+def test_compiled_code_that_others_may_have_written_is_not_loaded(monkeypatch, tmp_path, mode, stranger, named):
+    cache = tmp_path / "flashsac" / "compiled"
+    cache.mkdir(parents=True)
+    cache.chmod(mode)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    compiler_for(CPU)
-    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ, "made by somebody else"
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache) if named else "")
+    if stranger:
+        monkeypatch.setattr(os, "getuid", lambda: cache.stat().st_uid + 1)
+    said: list[str] = []
+    compiler_for(CPU, said.append)
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] != str(cache)
+    assert len(said) == 1
+    assert "compiled anew" in said[0]
+    monkeypatch.undo()
+    cache.chmod(0o700)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    compiler_for(CPU, said.append)
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(cache)
+    assert len(said) == 1
 
 
 def test_nothing_imports_the_compiler_before_its_cache_is_chosen(tmp_path):

@@ -20,8 +20,13 @@ def step(*, truncated: bool, reward: float = 1.0, final: float = 0.0) -> Step:
 
 @pytest.mark.parametrize(
     "broken",
-    [step(truncated=True, reward=NAN), step(truncated=True, final=NAN), step(truncated=False, reward=NAN)],
-    ids=["reward at a cut", "observation at a cut", "reward"],
+    [
+        step(truncated=True, reward=NAN),
+        step(truncated=True, reward=1e16),
+        step(truncated=True, final=NAN),
+        step(truncated=False, reward=NAN),
+    ],
+    ids=["reward at a cut", "huge reward at a cut", "observation at a cut", "reward"],
 )
 def test_nan_counts_wherever_it_comes(broken):
     said: list[str] = []
@@ -38,3 +43,17 @@ def test_final_observations_that_are_not_shown_never_do():
     watch = SimulatorWatch(0.0, said.append)
     assert all(watch.problem(step(truncated=True), dropped) is None for dropped in range(1, 100))
     assert [line.split(":")[0] for line in said] == ["note"]
+
+
+def test_outliers_are_told_once_and_not_again_by_the_resumed_run():
+    said: list[str] = []
+    watch = SimulatorWatch(0.01, said.append)
+    for count in (0, 1, 1, 0, 1, 2):
+        watch.outliers(count)
+    assert len(said) == 1
+    resumed = SimulatorWatch(0.01, said.append)
+    resumed.begin(0, 2)
+    resumed.outliers(2)
+    assert len(said) == 1
+    resumed.outliers(3)
+    assert len(said) == 2

@@ -58,7 +58,8 @@ def test_asymmetric_critic_learns(tmp_path):
 def test_learns_from_images(tmp_path):
     """Encoder, shifts, three-step returns and BatchNorm's statistics together: any of them wrong, and it stays a random walk."""
     agent = dict(batch_size=64, warmup=400, critic_width=32, actor_width=16, image_channels=8, image_shift=1)
-    settings: dict = dict(steps=4000, quiet=True, video=False, eval=dict(every=0), env=dict(num_envs=2, frame_stack=1))
+    env = dict(num_envs=2, frame_stack=1)
+    settings: dict = dict(steps=3000, quiet=True, video=False, compile="off", eval=dict(every=0), env=env)
     make = lambda: toy_envs.PixelPoint(size=24)
     flashsac.train(
         make, preset="vision", run_dir=str(tmp_path), agent=agent | dict(updates_per_transition=1.0), **settings

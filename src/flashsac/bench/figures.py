@@ -51,7 +51,7 @@ def caveats(rows: list[Row], earlier: list[Row] | None) -> list[str]:
 
 def write_csv(rows: list[Row], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary, temporary.open("w", newline="") as file:
+    with replacing(path, in_place=True) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(Row._fields)
         writer.writerows((*row[:3], f"{row.value:.6g}", row.unit) for row in rows)

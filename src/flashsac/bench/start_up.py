@@ -35,7 +35,7 @@ def start_up(*, compiled: bool = True) -> list[Row]:
 def _seconds(run_dir: str, compiled: bool, environment: dict[str, str]) -> float:
     steps = 5_000 + 2 * UPDATES  # the preset learns once in two steps
     options = f"--preset laptop --steps {steps} --eval.every 0 --checkpoint-every 0 --no-video --compile {'on' if compiled else 'off'}"
-    command = [sys.executable, "-m", "flashsac", "train", TASK, *options.split(), "--run-dir", run_dir]
+    command = [sys.executable, "-P", "-m", "flashsac", "train", TASK, *options.split(), "--run-dir", run_dir]
     start = time.perf_counter()
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:

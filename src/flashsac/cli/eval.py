@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from flashsac.cli.parsing import Run, SimulatorOptions, parse
+from flashsac.cli.parsing import Run, SimulatorOptions, TrustRun, parse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +22,7 @@ class EvalOptions:
     """CSV file with a row for every episode."""
     task: str | None = None
     """Where to try it: suite:task, or module:function (default: what it was trained on, with the training's --env.options)."""
+    trust_run: TrustRun = False
     checkpoint: str | None = None
     """Which policy of a run: best, last, or a step (default: the best, else the last)."""
     env: SimulatorOptions = dataclasses.field(default_factory=SimulatorOptions)
@@ -33,7 +34,14 @@ def main(arguments: list[str]) -> int:
     from flashsac.policies.evaluation import evaluate_policy
     from flashsac.policies.find import locate_policy, policy_file
 
-    found = locate_policy(options.run, options.task, options.checkpoint, options.env.options, options.env.engine)
+    found = locate_policy(
+        options.run,
+        options.task,
+        options.checkpoint,
+        options.env.options,
+        options.env.engine,
+        trust_run=options.trust_run,
+    )
     result = evaluate_policy(found, options.episodes, options.seed)
     print(f"policy: {policy_file(Path(options.run), options.checkpoint)}")
     mean, spread, low, high = (
@@ -43,6 +51,8 @@ def main(arguments: list[str]) -> int:
     )
     print(f"{found}: return {mean} ± {spread} (std over {len(result.returns)} episodes)")
     print(f"  lowest {low}, highest {high}, mean length {result.lengths.mean():.0f}")
+    if result.problem:
+        print(f"  warning: {result.problem}")
     if "eval_success" in (summary := result.summary()):
         print(f"  success {100 * summary['eval_success']:.0f}%")
     if options.out:

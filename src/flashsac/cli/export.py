@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated
 
-from flashsac.cli.parsing import Run, parse
+from flashsac.cli.parsing import Run, TrustRun, parse
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.system.files import check_writable
 from flashsac.system.limits import AtLeast, check_limits
@@ -28,6 +28,7 @@ class ExportOptions:
     """Which policy of a run: best, last, or a step (default: the best, else the last)."""
     task: str | None = None
     """Where observations come from, if not from the task it was trained on: suite:task, or module:function of your own."""
+    trust_run: TrustRun = False
 
 
 def main(arguments: list[str]) -> int:
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
     _check(options, out)
     file = policy_file(run, options.checkpoint)
     policy = read_policy(file)
-    obs, source = recorded(policy, run, options.observations, options.task)
+    obs, source = recorded(policy, run, options.observations, options.task, trust_run=options.trust_run)
     worst = export(policy, out, obs, step=trained_steps(file), torchscript=options.torchscript)
     about = robot_of(policy.task)
     print(f"policy: {file}, {policy.task}" + (f", for {about.name}" if about else ", no robot is known for it"))

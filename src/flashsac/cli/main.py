@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
+import shlex
 import sys
 
 COMMANDS = ("train", "resume", "eval", "play", "report", "export", "deploy", "list", "bench")
@@ -31,7 +33,7 @@ RUN is a run directory (or, for eval, play and export, a checkpoint or a policy 
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    is_command, arguments = arguments is None, sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0
@@ -43,14 +45,19 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments[0] not in COMMANDS:
         print(f"error: there is no command '{arguments[0]}'\n\n{USAGE}", file=sys.stderr)
         return 2
-    from flashsac.errors import FlashSACError, UsageError
+    from flashsac.errors import FlashSACError, UntrustedRun, UsageError
+    from flashsac.system.children import SAFE_PATH
     from flashsac.system.memory import use_large_pages
 
+    if is_command:
+        os.environ.setdefault(SAFE_PATH, "1")  # packages start interpreters too, some when they are imported
     use_large_pages()
     try:
         return importlib.import_module(f"flashsac.cli.{arguments[0]}").main(arguments[1:])
     except FlashSACError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print("\n".join((f"error: {error}", *_notes(error))), file=sys.stderr)
+        if isinstance(error, UntrustedRun):
+            print(f"to allow it:\n  flashsac {shlex.join([*arguments, '--task', error.task])}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except ModuleNotFoundError as error:
         # Installed without what only other commands need, as docs/deploy.md tells for a robot's computer.
@@ -69,10 +76,16 @@ def main(arguments: list[str] | None = None) -> int:
         hint = ". Is the disk full, or the directory not yours to write to?" if about_disk else ""
         print(f"error: {error}{hint}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         training = arguments[0] in ("train", "resume")
-        print(f"stopped at once{'; checkpoints that were saved before are whole' if training else ''}", file=sys.stderr)
+        line = f"stopped at once{'; checkpoints that were saved before are whole' if training else ''}"
+        print("\n".join((line, *_notes(error))), file=sys.stderr)
         return 130
+
+
+def _notes(error: BaseException) -> list[str]:
+    """What was added to an error on its way: where a checkpoint lies."""
+    return getattr(error, "__notes__", [])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,14 @@ HELP = ("-h", "--help")
 
 Run = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
+TrustRun = Annotated[
+    bool,
+    tyro.conf.FlagCreatePairsOff,
+    tyro.conf.arg(
+        help="Import the module that the run itself names as its task. Its code runs: only for runs you trust."
+    ),
+]
+
 
 @dataclasses.dataclass(frozen=True)
 class SimulatorOptions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from flashsac.cli.parsing import Run, SimulatorOptions, parse
+from flashsac.cli.parsing import Run, SimulatorOptions, TrustRun, parse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +23,7 @@ class PlayOptions:
     """Force a window or a video file; by default a window where there is a display."""
     task: str | None = None
     """Where to try it: suite:task, or module:function (default: what it was trained on, with the training's --env.options)."""
+    trust_run: TrustRun = False
     checkpoint: str | None = None
     """Which policy of a run: best, last, or a step (default: the best, else the last)."""
     env: SimulatorOptions = dataclasses.field(default_factory=SimulatorOptions)
@@ -36,7 +37,14 @@ def main(arguments: list[str]) -> int:
     from flashsac.policies.video import has_display, show
 
     if options.window or (options.window is None and options.out is None and has_display()):
-        found = locate_policy(options.run, options.task, options.checkpoint, options.env.options, options.env.engine)
+        found = locate_policy(
+            options.run,
+            options.task,
+            options.checkpoint,
+            options.env.options,
+            options.env.engine,
+            trust_run=options.trust_run,
+        )
         show(found.policy, found.task, found.env, seed=options.seed, seconds=options.seconds)
         return 0
     out = play(
@@ -48,6 +56,7 @@ def main(arguments: list[str]) -> int:
         checkpoint=options.checkpoint,
         options=options.env.options,
         engine=options.env.engine,
+        trust_run=options.trust_run,
         say=lambda line: print(line, flush=True),
     )
     print(f"wrote {out}")

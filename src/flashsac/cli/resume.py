@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from flashsac.cli.parsing import Run, parse
+from flashsac.cli.parsing import Run, TrustRun, parse
 
 REFUSAL = """\
 the settings of a run are fixed when it begins. Its learning rate follows a schedule over all its steps, and resumed it must come \
@@ -19,6 +19,9 @@ class ResumeOptions:
     """Run directory."""
     device: str | None = None
     """cpu, cuda, cuda:1, ...: where it goes on, if not on the device it was begun on."""
+    task: str | None = None
+    """Your own environment that the run was begun with: module:function."""
+    trust_run: TrustRun = False
 
 
 def main(arguments: list[str]) -> int:
@@ -28,4 +31,4 @@ def main(arguments: list[str]) -> int:
     from flashsac import api
     from flashsac.cli.summary import print_summary
 
-    return print_summary(api.resume(options.run, device=options.device))
+    return print_summary(api.resume(options.run, options.task, device=options.device, trust_run=options.trust_run))

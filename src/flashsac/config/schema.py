@@ -6,7 +6,7 @@ import dataclasses
 import typing
 from typing import Annotated, Any, Literal
 
-from flashsac.system.limits import Above, AtLeast, Between
+from flashsac.system.limits import Above, AtLeast, AtMost, Between
 
 PresetName = Literal["parallel", "single", "vision", "laptop"]
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -16,24 +16,24 @@ Precision = Literal["fp32", "bf16", "fp16"]
 class AgentConfig:
     """The algorithm. Defaults are the paper's; `--preset` sets what differs by regime."""
 
-    batch_size: Annotated[int, AtLeast(2)] = 2048
+    batch_size: Annotated[int, AtLeast(2), AtMost(2**24)] = 2048
     """Transitions per update."""
     updates_per_transition: Annotated[float, Above(0)] = 2 / 1024
     """Update-to-data ratio. It counts transitions, so the number of environments does not change it."""
-    warmup: int = 100_000
+    warmup: Annotated[int, AtLeast(0), AtMost(10**15)] = 100_000
     """Transitions collected with uniformly random actions before the first update."""
     discount: Annotated[float, Between(0, 1)] = 0.99
     """Discount factor; tasks bring their own."""
-    n_step: Annotated[int, AtLeast(1)] = 1
+    n_step: Annotated[int, AtLeast(1), AtMost(10_000)] = 1
     """Length of the return before bootstrapping."""
 
-    actor_width: Annotated[int, AtLeast(1)] = 128
+    actor_width: Annotated[int, AtLeast(1), AtMost(2**16)] = 128
     """Hidden width of the actor."""
-    critic_width: Annotated[int, AtLeast(1)] = 256
+    critic_width: Annotated[int, AtLeast(1), AtMost(2**16)] = 256
     """Hidden width of each critic."""
-    blocks: Annotated[int, AtLeast(1)] = 2
+    blocks: Annotated[int, AtLeast(1), AtMost(1000)] = 2
     """Inverted residual blocks in each network."""
-    critics: Annotated[int, AtLeast(1)] = 2
+    critics: Annotated[int, AtLeast(1), AtMost(1000)] = 2
     """Size of the critic ensemble."""
     residual: bool = True
     """Add each block's input to its output (off: ablation)."""
@@ -46,42 +46,44 @@ class AgentConfig:
     cross_batch: bool = True
     """Current and next states in one critic pass, so that both share BatchNorm statistics (off: ablation)."""
 
-    image_channels: Annotated[int, AtLeast(1)] = 32
+    image_channels: Annotated[int, AtLeast(1), AtMost(2**12)] = 32
     """Channels of each convolution."""
-    image_features: Annotated[int, AtLeast(1)] = 50
+    image_features: Annotated[int, AtLeast(1), AtMost(2**16)] = 50
     """Numbers that the encoder makes of a stack of images."""
-    image_shift: Annotated[int, AtLeast(0)] = 4
+    image_shift: Annotated[int, AtLeast(0), AtMost(2**12)] = 4
     """Random shift of images in training, up to so many pixels; 0 turns it off."""
 
     symmetry: bool = False
     """Show half of every batch in a mirror, left and right exchanged; for robots that say how."""
-    context_latent: Annotated[int, AtLeast(1)] = 16
+    context_latent: Annotated[int, AtLeast(1), AtMost(2**16)] = 16
     """Numbers beside the velocity that the context estimator makes of the history (--env.history)."""
 
     value: Literal["categorical", "scalar"] = "categorical"
     """A distribution over returns trained by cross-entropy, or one number by squared error (ablation)."""
     reward_scaling: bool = True
     """Divide rewards by the running spread of returns (off: ablation)."""
+    reward_guard: bool = True
+    """Keep a reward beyond 100 times the largest return so far (at least 1) out of that spread until a second one confirms it."""
     value_max: Annotated[float, Above(0)] = 5.0
     """The categorical support is [-value_max, value_max]."""
-    atoms: Annotated[int, AtLeast(2)] = 101
+    atoms: Annotated[int, AtLeast(2), AtMost(100_000)] = 101
     """Atoms of the categorical critic."""
 
     learning_rate: Annotated[float, Above(0)] = 3e-4
     """Adam's learning rate at the start."""
-    learning_rate_end: float = 1.5e-4
+    learning_rate_end: Annotated[float, AtLeast(0)] = 1.5e-4
     """... and at the end of its cosine decay over the run."""
-    target_rate: float = 0.01
+    target_rate: Annotated[float, Between(0, 1, "[]")] = 0.01
     """Step of the target critic towards the critic, per update."""
-    actor_delay: Annotated[int, AtLeast(1)] = 2
+    actor_delay: Annotated[int, AtLeast(1), AtMost(10**9)] = 2
     """Critic updates per actor update."""
     initial_temperature: Annotated[float, Above(0)] = 0.01
     """Entropy weight at the start."""
     target_std: Annotated[float, Above(0)] = 0.15
     """Action standard deviation that defines the entropy target, the same for every robot."""
-    noise_max_repeat: Annotated[int, AtLeast(1)] = 16
+    noise_max_repeat: Annotated[int, AtLeast(1), AtMost(10**6)] = 16
     """Longest run of steps with the same exploration noise; 1 turns noise repetition off."""
-    noise_exponent: float = 2.0
+    noise_exponent: Annotated[float, Between(-1000, 1000, "[]")] = 2.0
     """Repetition lengths k have probability proportional to k^-exponent."""
 
 
@@ -89,22 +91,22 @@ class AgentConfig:
 class EnvConfig:
     """The simulator."""
 
-    num_envs: Annotated[int, AtLeast(1)] = 1024
+    num_envs: Annotated[int, AtLeast(1), AtMost(10**7)] = 1024
     """Environments stepped together."""
     engine: str = "auto"
     """Which implementation simulates the task, by the names of `flashsac list`; auto takes the fast one, or with one environment
     Gymnasium or dm_control, which resume exactly."""
-    max_episode_steps: int | None = None
+    max_episode_steps: Annotated[int | None, AtLeast(1)] = None
     """Cut episodes after this many steps (default: the task's own limit)."""
     overlap: bool = True
     """Simulate one step while learning from those before it, where the simulator runs beside us (EnvPool, ManiSkill, images)."""
-    image_size: int = 84
+    image_size: Annotated[int, AtLeast(1), AtMost(2**13)] = 84
     """Height and width of what dmc-vision draws; other images keep their size."""
-    frame_stack: Annotated[int, AtLeast(1)] = 3
+    frame_stack: Annotated[int, AtLeast(1), AtMost(1000)] = 3
     """Frames in one observation, where there are images."""
     with_state: bool = False
     """In dmc-vision, the state vector beside the images."""
-    history: Annotated[int, AtLeast(0)] = 0
+    history: Annotated[int, AtLeast(0), AtMost(10_000)] = 0
     """Show the actor so many of its last observations too, through a context estimator that learns to tell the base's velocity from
     them; for tasks that name that velocity."""
     privileged: bool = True
@@ -120,7 +122,7 @@ class EnvConfig:
 class ReplayConfig:
     """The replay buffer."""
 
-    capacity: Annotated[int, AtLeast(1)] = 10_000_000
+    capacity: Annotated[int, AtLeast(1), AtMost(10**13)] = 10_000_000
     """Transitions kept."""
     storage: Literal["auto", "ram", "disk", "device"] = "auto"
     """Where: main memory, memory-mapped files in the run directory (may exceed memory), or the accelerator; auto takes main memory
@@ -135,7 +137,7 @@ class EvalConfig:
 
     every: Annotated[int | None, AtLeast(0)] = None
     """Transitions between evaluations (default: a twentieth of the run); 0 turns evaluation off."""
-    episodes: Annotated[int, AtLeast(1)] = 10
+    episodes: Annotated[int, AtLeast(1), AtMost(10**7)] = 10
     """Episodes per evaluation."""
 
 
@@ -143,7 +145,7 @@ class EvalConfig:
 class TrainConfig:
     """One training run."""
 
-    steps: Annotated[int, AtLeast(1)] = 50_000_000
+    steps: Annotated[int, AtLeast(1), AtMost(10**15)] = 50_000_000
     """Transitions to collect in all."""
     seed: Annotated[int, Between(0, 2**31 - 1, "[]")] = 0
     """Seed of everything random."""
@@ -165,7 +167,7 @@ class TrainConfig:
     """Record a video of the trained policy at the end."""
     wandb: str | None = None
     """Weights & Biases project to log to (needs the wandb extra)."""
-    max_invalid: float = 0.01
+    max_invalid: Annotated[float, AtLeast(0)] = 0.01
     """Stop when more than this share of the transitions held NaN or Inf; the first thousand are judged as a whole."""
 
     agent: AgentConfig = dataclasses.field(default_factory=AgentConfig)
@@ -180,12 +182,16 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
 
 
 def from_dict(values: dict[str, Any]) -> TrainConfig:
-    """The inverse of `to_dict`. An unknown key raises TypeError, so that a file of another version is noticed."""
+    """The inverse of `to_dict`. An unknown key raises TypeError, so that a file of another version is noticed.
+
+    Values have any type and size: config/checks.py has the checks."""
     return _build(TrainConfig, values)
 
 
 def _build(kind: Any, value: Any) -> Any:
     if not dataclasses.is_dataclass(kind):
         return tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r:.60} is no dict of settings")
     kinds = typing.get_type_hints(kind)
     return typing.cast(type, kind)(**{name: _build(kinds.get(name), part) for name, part in value.items()})

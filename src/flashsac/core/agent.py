@@ -15,7 +15,7 @@ from flashsac.core.optimizer import adam_step_size
 from flashsac.core.replay import Replay, to_device_async
 from flashsac.core.reward_scale import NoRewardScale, RewardScale
 from flashsac.core.update import Learner, Metrics, StepSizes, UpdateNoise
-from flashsac.types import Batch, Compiler, EnvSpec, Obs, Step
+from flashsac.types import Batch, Compiler, EnvSpec, Obs, Step, usable_reward
 
 
 class Agent:
@@ -23,6 +23,7 @@ class Agent:
 
     METRICS: ClassVar[dict[str, str]] = {
         "reward_scale": "divisor of rewards, in units of the task's return",
+        "reward_outliers": "jumps of the reward kept out of reward_scale so far, because no second one confirmed them",
         "learning_rate": "Adam's learning rate, the same for actor, critic and temperature",
     }
 
@@ -65,7 +66,7 @@ class Agent:
             self.device,
         )
         self.reward_scale = (
-            RewardScale(spec.num_envs, config.discount, config.value_max, spec.device)
+            RewardScale(spec.num_envs, config.discount, config.value_max, spec.device, guard=config.reward_guard)
             if config.reward_scaling
             else NoRewardScale(spec.device)
         )
@@ -73,8 +74,7 @@ class Agent:
     @property
     def ready_to_learn(self) -> bool:
         """True once the warm-up is collected. A lost replay makes it False until as much is collected again."""
-        collected = (self.replay.head - self.replay.lost) * self.spec.num_envs
-        return collected >= self.config.warmup and self.replay.ready
+        return self.replay.collected >= self.config.warmup and self.replay.ready
 
     @torch.no_grad()
     def act(self, obs: Obs) -> Tensor:
@@ -86,7 +86,8 @@ class Agent:
         return self._explore(shown, self.noise.next()).to(self.spec.device)
 
     def observe(self, obs: Obs, action: Tensor, step: Step) -> None:
-        """Stores one transition of every environment."""
+        """Stores one transition of every environment. A reward that is no usable number makes its transition invalid."""
+        step = step._replace(valid=step.valid & usable_reward(step.reward))
         self.replay.add(obs, action, step)
         self.reward_scale.observe(step.reward, step.terminated | step.truncated, step.valid)
 

@@ -91,14 +91,22 @@ class Replay:
         """Transitions dropped so far."""
         self.lost = 0
         """Steps before this one were lost to damage, and not overwritten by newer ones; 0 if none ever were."""
+        self.holes: list[tuple[int, int]] = []
+        """Ranges of steps after the tail that were lost to damage: first, and one past the last; in order."""
 
     def __len__(self) -> int:
-        return max(0, self.head - self.tail) * self.num_envs
+        holes = sum(stop - max(first, self.tail) for first, stop in self.holes if stop > self.tail)
+        return max(0, self.head - self.tail - holes) * self.num_envs
+
+    @property
+    def collected(self) -> int:
+        """Transitions collected so far, without those that were lost to damage."""
+        return (self.head - self.lost - sum(stop - first for first, stop in self.holes)) * self.num_envs
 
     @property
     def ready(self) -> bool:
         """True once at least one window is complete."""
-        return self.head - self.tail >= self.n_step
+        return self._windows() > 0
 
     @property
     def oldest(self) -> int:
@@ -136,10 +144,41 @@ class Replay:
         for group, ring in self._stored.items():
             ring.steps[next_slot] = ring.to_stored(obs[group])
 
-    def lose_before(self, step: int) -> None:
-        """Drops everything before `step`, which is damaged."""
-        self.tail = max(self.tail, step + self.lookback)
-        self.lost = step
+    def lose(self, first: int, stop: int) -> None:
+        """Drops the steps [first, stop), which are damaged. Nothing that is sampled reads them any more."""
+        if first > self.tail:
+            self._open_hole(first, stop)
+        else:  # nothing before them can be sampled
+            self.tail, self.lost = max(self.tail, stop + self.lookback), max(self.lost, stop)
+
+    def _open_hole(self, first: int, stop: int) -> None:
+        touching = [hole for hole in self.holes if hole[0] <= stop and first <= hole[1]]
+        first, stop = min([first, *(a for a, _ in touching)]), max([stop, *(b for _, b in touching)])
+        at = torch.arange(max(first, self.oldest), stop) % self.slots
+        # Windows that begin earlier end before the hole. The step before it does not know what it led to.
+        self.flags[at.to(self.flags.device)] = INVALID
+        if first > self.tail:
+            before = self.flags[(first - 1) % self.slots]
+            before.masked_fill_(before == 0, INVALID)
+        self._finals_before[at] = int(self._finals_before[stop % self.slots]) if stop < self.head else self.finals
+        self.holes = sorted([*(hole for hole in self.holes if hole not in touching), (first, stop)])
+
+    def _barred(self) -> list[tuple[int, int]]:
+        """Ranges of steps at which no window may begin, because of a hole; in order, none overlaps another."""
+        ranges, end = [], self.head - self.n_step + 1
+        past = self.tail
+        for first, stop in self.holes:
+            # After a hole, histories and stacks of images would reach back into it.
+            first, stop = max(first - 1, past), min(stop + self.lookback, end)
+            if first < stop:
+                ranges.append((first, stop))
+                past = stop
+        return ranges
+
+    def _windows(self) -> int:
+        """The number of steps at which a window may begin."""
+        barred = sum(stop - first for first, stop in self._barred()) if self.holes else 0
+        return self.head - self.tail - self.n_step + 1 - barred
 
     def _store_finals(self, slot: int, envs: Tensor, finals: Obs) -> None:
         where = self.final_index.device
@@ -154,6 +193,8 @@ class Replay:
         self.tail = max(self.tail, self.head - (self.slots - 1 - self.lookback))
         while self.tail < self.head and self._finals_before[self.tail % self.slots] < self.finals - self.num_finals:
             self.tail += 1
+        if self.holes:
+            self.holes = [(first, stop) for first, stop in self.holes if stop + self.lookback > self.tail]
 
     def sample(self, size: int, generator: torch.Generator, device: torch.device | None = None) -> Batch:
         """`size` windows, uniform over all that are complete and begin with a valid step."""
@@ -171,9 +212,11 @@ class Replay:
     def _draw(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Steps and environments, both (size,)."""
         where = self.reward.device
-        windows = self.head - self.tail - self.n_step + 1
-        flat = to_device_async(torch.randint(windows * self.num_envs, (size,), generator=generator), where)
-        return self.tail + flat // self.num_envs, flat % self.num_envs
+        flat = to_device_async(torch.randint(self._windows() * self.num_envs, (size,), generator=generator), where)
+        step = self.tail + flat // self.num_envs
+        for first, stop in self._barred() if self.holes else ():
+            step = torch.where(step >= first, step + (stop - first), step)
+        return step, flat % self.num_envs
 
     def gather(self, step: Tensor, env: Tensor, device: torch.device | None = None) -> Batch:
         """The windows that start at `step` (counted from the start of the run) of `env`, both (batch,)."""
@@ -193,7 +236,7 @@ class Replay:
     def state_dict(self) -> dict:
         newest = {group: rows[self.head % self.slots] for group, rows in self.obs.items()}
         names = ("head", "tail", "finals", "invalid", "lost")
-        return {name: getattr(self, name) for name in names} | {"newest": newest}
+        return {name: getattr(self, name) for name in names} | {"newest": newest, "holes": self.holes}
 
     def load_state_dict(self, state: dict) -> None:
         """Call it after the steps were imported. This ring may be larger or smaller than the saved one."""
@@ -203,6 +246,9 @@ class Replay:
         for group, rows in self.obs.items():
             rows[self.head % self.slots] = state["newest"][group]
         self._advance_tail()
+        for first, stop in state.get("holes", []):
+            if stop + self.lookback > self.tail:
+                self._open_hole(first, stop)
 
     def export_steps(self, first: int, stop: int) -> dict[str, Tensor]:
         """Steps [first, stop) and their final observations, as tensors that do not depend on the size of the ring."""

@@ -23,7 +23,7 @@ from flashsac.deploy.safety import Safety, SafetyLimits
 from flashsac.errors import FlashSACError
 from flashsac.robots.description import Robot
 from flashsac.system.files import check_writable
-from flashsac.system.limits import Above, AtLeast, check_limits, flag
+from flashsac.system.limits import AtLeast, Between, check_limits, flag
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,19 +36,20 @@ class DeployOptions:
     """Velocity to follow: forwards, sideways (m/s), turning (rad/s).
     Default: 0.5 0 0 in MuJoCo, zero for a real robot."""
     commands: str | None = None
-    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), stdin or udp:PORT (lines `vx vy yaw` of another process),
+    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), stdin (lines `vx vy yaw` of another process),
+    udp:PORT (datagrams `number vx vy yaw` of another process on this machine, each with a higher number than the last),
     or remote (the sticks of the real robot's remote)."""
     keyboard: bool = False
     """Instead: keys of this terminal."""
-    seconds: Annotated[float, Above(0)] = 20.0
+    seconds: Annotated[float, Between(0, 7200, "(]")] = 20.0
     """Length of an episode under the policy."""
     episodes: Annotated[int, AtLeast(1)] = 1
     """Number of episodes (in MuJoCo)."""
     real_time: bool = False
     """Keep to the clock. A real robot, another process that sends commands, and keys always do."""
-    stand: Annotated[float | None, AtLeast(0)] = None
+    stand: Annotated[float | None, Between(0, 60, "[]")] = None
     """Seconds to go to the default pose in before the policy begins (default: 3 on a real robot, 0 in MuJoCo)."""
-    noise: Annotated[float, AtLeast(0)] = 0.0
+    noise: Annotated[float, Between(0, 100, "[]")] = 0.0
     """Sensor noise, as a share of the noise that the policy was trained with (in MuJoCo)."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Seed of noise, pushes and first poses."""
@@ -82,7 +83,11 @@ def deploy(
     with contextlib.ExitStack() as opened:
         commands = opened.enter_context(contextlib.closing(commands or _open_commands(options, backend, robot)))
         # The first call is slow and may fail, so it comes before anything moves.
-        policy({name: np.zeros(shape, np.float32) for name, shape in robot.shapes().items()})
+        action = policy({name: np.zeros(shape, np.float32) for name, shape in robot.shapes().items()})
+        if action.shape != (len(robot.joints),):
+            raise FlashSACError(
+                f"the policy gives {action.shape} actions for {len(robot.joints)} joints. Export it again."
+            )
         outputs = opened.enter_context(contextlib.closing(_open_outputs(path, policy, robot, options)))
         if backend.moves_hardware and (first := commands.read(0.0)) and first.ended:
             raise FlashSACError(f"{first.ended}. The robot was not touched.")

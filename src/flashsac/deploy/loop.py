@@ -158,8 +158,9 @@ class Loop:
                         target = self._act(episode, sensors, shown)
                         episode.seconds += period
                     step += 1
-                if self.safety.reason is None:
-                    self.interface.write(self.safety.within_torque(target, sensors), self._stiffness, self._damping)
+                order = self.safety.within_torque(target, sensors), self._stiffness, self._damping
+                if self.safety.allows(*order):
+                    self.interface.write(*order)
                     pace.wait()
             if reason := self.interface.watch() or self.safety.reason:
                 return reason

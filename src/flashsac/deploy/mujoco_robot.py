@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import numpy as np
 
 from flashsac.deploy.interface import RobotInterface, Sensors, Torques
-from flashsac.deploy.safety import joint_limits, stop_damping
+from flashsac.deploy.safety import MotorLimits
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.robots.description import Robot
-from flashsac.system.limits import Above, AtLeast, check_limits
+from flashsac.system.limits import Between, check_limits
 
 LONGEST_STEP = 0.002
 """Seconds; a longer motor period is simulated in several steps."""
@@ -54,19 +54,19 @@ class World:
 
     scene: str | None = None
     """menagerie, playground, or a MuJoCo file with joints of the same names (default: menagerie)."""
-    action_delay: Annotated[float, AtLeast(0)] = 0.0
+    action_delay: Annotated[float, Between(0, 2, "[]")] = 0.0
     """Seconds until the motors get a target."""
-    observation_delay: Annotated[float, AtLeast(0)] = 0.0
+    observation_delay: Annotated[float, Between(0, 2, "[]")] = 0.0
     """Seconds until the policy gets the sensor values."""
-    friction: Annotated[float, Above(0)] = 1.0
+    friction: Annotated[float, Between(0, 10, "(]")] = 1.0
     """Factor on the sliding friction of everything."""
-    spread: Annotated[float, AtLeast(0)] = 0.02
+    spread: Annotated[float, Between(0, 1, "[]")] = 0.02
     """Joints start up to this far from the default pose, rad."""
     pushes: bool = False
     """Push the base at random times."""
-    push_every: Annotated[float, Above(0)] = 5.0
+    push_every: Annotated[float, Between(0, 3600, "(]")] = 5.0
     """Seconds between pushes, on average."""
-    push_speed: Annotated[float, AtLeast(0)] = 1.0
+    push_speed: Annotated[float, Between(0, 10, "[]")] = 1.0
     """Fastest push: change of the base's horizontal velocity, m/s."""
 
     def __post_init__(self) -> None:
@@ -102,8 +102,8 @@ class MujocoRobot(RobotInterface):
         self.model.dof_damping[self._dq] = 0.0
         self.model.geom_friction[:, 0] *= self.world.friction
         self.model.pair_friction[:, :2] *= self.world.friction
-        self.torque_limits = np.array([limits.torque for limits in joint_limits(robot)])
-        self._stop_damping = stop_damping(robot)
+        motors = MotorLimits(robot)
+        self.torque_limits, self._stop_damping = motors.torque, motors.stop_damping
         self._random = np.random.default_rng(seed)
         self.torques: list[np.ndarray] = []
         """Torques of every motor step since the policy began, Nm, each of shape (joints,); without damping."""
@@ -153,8 +153,16 @@ class MujocoRobot(RobotInterface):
     def start_episode(self) -> None:
         self.reset(held=True)  # without the gantry, the default pose falls within seconds
 
+    def problem(self) -> str | None:
+        # MuJoCo answers numbers that are not finite, or too large, by a reset: the robot would stand again, unhurt.
+        warning = self._mujoco.mjtWarning
+        kinds = (warning.mjWARN_BADQPOS, warning.mjWARN_BADQVEL, warning.mjWARN_BADQACC)
+        if any(self.data.warning[kind].number for kind in kinds):
+            return "fall: the simulation became unstable and MuJoCo reset it"
+        return None
+
     def watch(self) -> str | None:
-        return "fall: the base is near the ground" if self.fallen else None
+        return self.problem() or ("fall: the base is near the ground" if self.fallen else None)
 
     def episode_torques(self) -> Torques:
         return Torques(np.array(self.torques), self.torque_limits)

@@ -7,12 +7,13 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from flashsac.errors import FlashSACError, MissingExtra
+from flashsac.robots.catalog import bounded
 from flashsac.robots.description import Robot
+from flashsac.robots.reading import build, read_json
 
 FORMAT = 2
 KEY = "flashsac"
@@ -47,16 +48,19 @@ class PolicyInfo:
 
     @staticmethod
     def from_json(text: str, source: str | Path) -> PolicyInfo:
+        """What a file says, checked: a robot's numbers lie within their ranges, and within those of a robot we know."""
         try:
-            values: dict[str, Any] = json.loads(text)
-            found = values["format"]
+            values = read_json(text)
+            found = values.get("format") if isinstance(values, dict) else None
             if found == FORMAT:
-                robot = values.pop("robot")
-                return PolicyInfo(**values, robot=Robot.from_json(json.dumps(robot)) if robot else None)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FlashSACError(f"{source}: its metadata cannot be read ({error}). Export the policy again.") from None
+                info = build(PolicyInfo, values)
+                return dataclasses.replace(info, robot=bounded(info.robot)) if info.robot else info
+        except (ValueError, FlashSACError) as error:
+            raise FlashSACError(
+                f"{source}: its metadata cannot be read ({str(error).rstrip('.')}). Export the policy again."
+            ) from None
         raise FlashSACError(
-            f"{source} has format {found}, this version of flashsac reads {FORMAT}. Export the policy again."
+            f"{source} has format {found!r:.20}, this version of flashsac reads {FORMAT}. Export the policy again."
         )
 
 
@@ -92,16 +96,18 @@ class OnnxPolicy:
         try:
             content = path.read_bytes()
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            ours = self._session.get_modelmeta().custom_metadata_map.get(KEY)
+            inputs = {given.name: list(given.shape[1:]) for given in self._session.get_inputs()}
+            actions = self._session.get_outputs()[0].shape[-1]
         except Exception as error:  # onnxruntime raises its own types, none of them public
-            reason = str(error).strip().splitlines()[0][:200]
-            raise FlashSACError(f"{path} is corrupt or no ONNX file ({reason}). Export the policy again.") from None
-        ours = self._session.get_modelmeta().custom_metadata_map.get(KEY)
+            raise FlashSACError(
+                f"{path} is corrupt or no ONNX file ({_reason(error)}). Export the policy again."
+            ) from None
         if ours is None:
             raise FlashSACError(f"{path} is an ONNX file, but not one of `flashsac export`.")
         self.info = PolicyInfo.from_json(ours, path)
-        inputs = {given.name: list(given.shape[1:]) for given in self._session.get_inputs()}
-        actions = self._session.get_outputs()[0].shape[-1]
-        if inputs != self.info.observations or actions != len(self.info.action_low):
+        bounds = {len(self.info.action_low), len(self.info.action_high)}
+        if inputs != self.info.observations or bounds != {actions}:
             raise FlashSACError(f"{path} holds another network than its metadata describes. Export the policy again.")
         if self.info.sha256 != checksum(content):
             raise FlashSACError(
@@ -113,7 +119,10 @@ class OnnxPolicy:
         given = obs if isinstance(obs, dict) else {str(self._alone): obs}
         alone = any(rows.ndim == len(self.info.observations[name]) for name, rows in given.items())
         batch = {name: rows[None] if alone else rows for name, rows in given.items()}
-        action = self._session.run(None, batch)[0]
+        try:
+            action = self._session.run(None, batch)[0]
+        except Exception as error:  # onnxruntime raises its own types, none of them public
+            raise FlashSACError(f"the policy's network cannot be run ({_reason(error)}). Export it again.") from None
         return action[0] if alone else action
 
     def robot(self) -> Robot:
@@ -129,6 +138,15 @@ class OnnxPolicy:
             raise FlashSACError(
                 f"this policy takes {self.info.observations}, but {robot.name} as described gives {shapes}. Export it again."
             )
+        if len(robot.joints) != len(self.info.action_low):
+            raise FlashSACError(
+                f"this policy has {len(self.info.action_low)} actions, but {robot.name} as described {len(robot.joints)} joints. "
+                "Export it again."
+            )
         if any(joint.limits is None for joint in robot.joints):
             raise FlashSACError(f"the description of {robot.name} names no limits of its joints: it must not move.")
         return robot
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

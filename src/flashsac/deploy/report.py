@@ -141,7 +141,7 @@ class Outputs:
 
 
 def write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
-    write_atomic(path, json.dumps(about | {"episodes": rows}, indent=2) + "\n")
+    write_atomic(path, json.dumps(about | {"episodes": rows}, indent=2) + "\n", in_place=True)
 
 
 class Log:
@@ -169,7 +169,8 @@ class Log:
 
 
 def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if values.size else None
+    found = float(values.mean()) if values.size else math.nan
+    return found if math.isfinite(found) else None
 
 
 def _percentile(values: np.ndarray, q: float) -> float | None:

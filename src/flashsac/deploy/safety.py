@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Annotated
 
 import numpy as np
@@ -11,33 +10,37 @@ import numpy as np
 from flashsac.deploy.commands.base import Command
 from flashsac.deploy.interface import Sensors, gravity_in_base
 from flashsac.errors import FlashSACError
-from flashsac.robots.description import Limits, Robot
-from flashsac.system.limits import Above, Between, check_limits
+from flashsac.robots.catalog import bounded, highest_gains
+from flashsac.robots.description import Robot
+from flashsac.system.limits import Between, check_limits
+
+BEYOND_STOPS = np.pi
+"""Rad. Limiting the torque moves the target of a fast joint beyond its stop, but never this far unless a sensor fails."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SafetyLimits:
     """Safety limits; docs/deploy.md has them as a table. The limits of joints come with the robot."""
 
-    tilt: Annotated[float, Between(0, math.pi, "(]")] = 1.0
+    tilt: Annotated[float, Between(0, 1.5, "(]")] = 1.0
     """Stop when the base leans further than this, rad."""
-    state_age: Annotated[float, Above(0)] = 0.1
+    state_age: Annotated[float, Between(0, 1, "(]")] = 0.1
     """Stop when the newest sensor values are older than this, s."""
-    command_zero: Annotated[float, Above(0)] = 0.3
+    command_zero: Annotated[float, Between(0, 10, "(]")] = 0.3
     """Set the velocity command to zero when it is older than this, s."""
-    command_stop: Annotated[float, Above(0)] = 1.5
+    command_stop: Annotated[float, Between(0, 10, "(]")] = 1.5
     """Stop when the velocity command is older than this, s."""
-    overtravel: Annotated[float, Above(0)] = 0.1
+    overtravel: Annotated[float, Between(0, 0.5, "(]")] = 0.1
     """Stop when a joint is this far beyond its end stop, rad."""
     torque: Annotated[float, Between(0, 1, "(]")] = 1.0
     """Share of a motor's torque that a target may ask for."""
     speed: Annotated[float, Between(0, 1, "(]")] = 1.0
     """Share of a motor's speed at which its target may move."""
-    late: Annotated[float, Above(0)] = 0.2
+    late: Annotated[float, Between(0, 1, "(]")] = 0.2
     """Stop a real robot when the loop lost more than this of the last second, s."""
 
     def __post_init__(self) -> None:
-        """Refuse limits that would never stop anything: degrees for radians, percent for shares, NaN, infinity."""
+        """Refuse limits that would never stop anything: degrees for radians, percent for shares, hours, NaN, infinity."""
         check_limits(self)
         if self.command_zero > self.command_stop:
             raise FlashSACError("--command-zero must not be longer than --command-stop.")
@@ -49,11 +52,10 @@ class Safety:
     def __init__(self, robot: Robot, limits: SafetyLimits | None = None):
         self.limits = limits or SafetyLimits()
         self.reason: str | None = None
-        self._names = [joint.name for joint in robot.joints]
-        known = joint_limits(robot)
-        self._lower, self._upper = (np.array([getattr(joint, end) for joint in known]) for end in ("lower", "upper"))
-        self._torque = self.limits.torque * np.array([joint.torque for joint in known])
-        self._step = self.limits.speed * np.array([joint.speed for joint in known]) / robot.policy_hz
+        self._motors = motors = MotorLimits(robot)
+        self._names, self._lower, self._upper = motors.names, motors.lower, motors.upper
+        self._torque = self.limits.torque * motors.torque
+        self._step = self.limits.speed * motors.speed / robot.policy_hz
         self._stiffness = np.array([joint.stiffness for joint in robot.joints])
         self._damping = np.array([joint.damping for joint in robot.joints])
         self._slowest, self._fastest = np.array(robot.command_range).T
@@ -108,15 +110,40 @@ class Safety:
         reach = self._torque / self._stiffness
         return np.clip(target, rest - reach, rest + reach)
 
+    def allows(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> bool:
+        """Called before every order to the motors. One that must not be sent stops the robot instead."""
+        self.reason = self.reason or self._motors.problem(target, stiffness, damping)
+        return self.reason is None
 
-def joint_limits(robot: Robot) -> list[Limits]:
-    """Limits in the order of the joints; OnnxPolicy.robot has refused a robot without them."""
-    return [joint.limits for joint in robot.joints if joint.limits is not None]
 
+class MotorLimits:
+    """What the motors of a robot may be told: the smaller of its description's limits and ours. Arrays: (joints,)."""
 
-def stop_damping(robot: Robot) -> np.ndarray:
-    """Damping gains of a stop, Nms/rad: a motor brakes with its full torque at 20 rad/s, with less below."""
-    return np.array([limits.torque / 20.0 for limits in joint_limits(robot)])
+    def __init__(self, robot: Robot):
+        known = [joint.limits for joint in bounded(robot).joints if joint.limits]
+        if len(known) < len(robot.joints):
+            raise FlashSACError(f"the description of {robot.name} names no limits of its joints: it must not move.")
+        self.names = [joint.name for joint in robot.joints]
+        self.lower, self.upper, self.torque, self.speed = np.array([dataclasses.astuple(limits) for limits in known]).T
+        self.stiffness, self.damping = np.array([highest_gains(robot.name, name) for name in self.names]).T
+
+    def problem(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> str | None:
+        """Why these must not be sent, or None."""
+        for what, values, low, high in (
+            ("target", target, self.lower - BEYOND_STOPS, self.upper + BEYOND_STOPS),
+            ("stiffness", stiffness, 0.0, self.stiffness),
+            ("damping", damping, 0.0, self.damping),
+        ):
+            wrong = ~((values >= low) & (values <= high))  # NaN too
+            if wrong.any():
+                worst = int(wrong.argmax())
+                return f"{what} {values[worst]:g} for {self.names[worst]} is out of range and was not sent"
+        return None
+
+    @property
+    def stop_damping(self) -> np.ndarray:
+        """Damping gains of a stop, Nms/rad: a motor brakes with its full torque at 20 rad/s, with less below."""
+        return np.minimum(self.torque / 20.0, self.damping)
 
 
 def tilt_of(quaternion: np.ndarray) -> float:

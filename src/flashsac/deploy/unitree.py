@@ -14,7 +14,8 @@ import numpy as np
 from flashsac.deploy.commands.remote import stop_pressed
 from flashsac.deploy.interface import RobotInterface, Sensors
 from flashsac.deploy.observation import check_blind
-from flashsac.deploy.safety import Safety, SafetyLimits, stop_damping
+from flashsac.deploy.robot_lock import control_of
+from flashsac.deploy.safety import MotorLimits, Safety, SafetyLimits
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.robots.description import Robot
 from flashsac.robots.g1 import JOINTS
@@ -41,8 +42,8 @@ class _Order:
 class UnitreeRobot(RobotInterface):
     """A thread repeats the newest order at the motor rate.
 
-    It damps for good in three cases, and `problem` tells the loop: the loop gave no order for `watchdog` seconds,
-    nothing got through to the robot for as long, or somebody pressed stop on the remote."""
+    It damps for good in four cases, and `problem` tells the loop: the loop gave no order for `watchdog` seconds,
+    nothing got through to the robot for as long, an order was out of range, or somebody pressed stop on the remote."""
 
     def __init__(
         self,
@@ -63,15 +64,18 @@ class UnitreeRobot(RobotInterface):
         check_blind(robot)
         self.robot, self._dry, self._hear_remote = robot, dry, hear_remote
         self._motor = np.array([MOTORS.index(joint.name) for joint in robot.joints])
-        self._damping, self._watchdog = stop_damping(robot), watchdog
+        self._limits, self._watchdog = MotorLimits(robot), watchdog
+        self._damping = self._limits.stop_damping
         self._state: tuple[Any, float] | None = None
         self._order: _Order | None = None
         self._problem: str | None = None
         self._got_through = self._damped_since = self.now()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._send_forever, name="motors", daemon=True)
-        self._sdk = sdk = _Sdk(network)
         with contextlib.ExitStack() as opened:
+            if not dry:  # who only listens disturbs nobody
+                opened.enter_context(control_of(robot.name, network))
+            self._sdk = sdk = _Sdk(network)
             if not dry:
                 self._message = sdk.new_command()
                 self._publisher = sdk.publisher()
@@ -117,7 +121,10 @@ class UnitreeRobot(RobotInterface):
         )
 
     def write(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> None:
-        self._order = _Order(target, stiffness, damping, self.now())
+        if problem := self._limits.problem(target, stiffness, damping):
+            self._problem = self._problem or problem
+        else:
+            self._order = _Order(target, stiffness, damping, self.now())
 
     def problem(self) -> str | None:
         # Checked here too, because a write that never returns cannot report itself.

@@ -83,10 +83,11 @@ def find_runs(paths: list[Path]) -> list[Path]:
 def read_curve(run: Path) -> Curve | None:
     task, seed = read_task_and_seed(run)
     metric = metric_of(task)
-    rows = [row for row in read_metrics(run / "metrics.csv") if metric.column in row]
+    names = ("step", "seconds", metric.column)
+    rows = [row for row in read_metrics(run / "metrics.csv") if all(name in row for name in names)]
     if not rows:
         return None
-    step, seconds, value = (np.array([row[name] for row in rows]) for name in ("step", "seconds", metric.column))
+    step, seconds, value = (np.array([row[name] for row in rows]) for name in names)
     return Curve(seed, step, seconds, metric.factor * value)
 
 
@@ -176,7 +177,7 @@ def report(
 
 
 def _write_csv(path: Path, task: str, named: dict[str, list[Curve]]) -> Path:
-    with replacing(path) as temporary, temporary.open("w", newline="") as file:
+    with replacing(path, in_place=True) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["task", "name", "kind", "axis", "x", "value", "ci_low", "ci_high", "seed", "seeds"])
         for name, curves in named.items():
@@ -243,7 +244,7 @@ def _draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str
     panels[0].legend(frameon=False)
     averaged = others or any(len(curves) > 1 for curves in named.values())
     figure.suptitle(f"{task}: mean over seeds, 95% bootstrap interval" if averaged else task)
-    with replacing(path) as temporary:
+    with replacing(path, in_place=True) as temporary:
         figure.savefig(temporary, dpi=110)
     plt.close(figure)
     return path

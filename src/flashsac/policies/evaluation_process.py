@@ -23,7 +23,7 @@ from safetensors.torch import load, save
 
 from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.errors import EvaluationAbandoned, EvaluationLost, FlashSACError
-from flashsac.policies.evaluation import Evaluation, Evaluator
+from flashsac.policies.evaluation import Evaluation, Evaluator, require_finite_weights
 from flashsac.policies.policy import Policy, policy_from
 from flashsac.sims.make import must_evaluate_apart
 from flashsac.sims.user_env import more_like
@@ -34,6 +34,10 @@ EVAL_SEED = 1_000_003
 """Added to the run's seed, so that evaluation never repeats training episodes."""
 PATIENCE = 30.0
 """Seconds a child may take to end when it is told to; simulators can be slow to shut down."""
+HANG_SECONDS = 600.0
+"""Seconds that a child may take for one step, or to make its environments; like PATIENCE of the workers (sims/vector)."""
+SIGN_OF_LIFE = b""
+"""What the child sends at most once a second while it evaluates."""
 
 
 def make_evaluator(task: Any, config: TrainConfig) -> Evaluator | ProcessEvaluator:
@@ -47,9 +51,22 @@ def make_evaluator(task: Any, config: TrainConfig) -> Evaluator | ProcessEvaluat
 
 
 class ProcessEvaluator:
-    """Like Evaluator; the policy's weights travel. The child starts with the first evaluation."""
+    """Like Evaluator; the policy's weights travel. The child starts with the first evaluation.
 
-    def __init__(self, task: str, config: EnvConfig, episodes: int, seed: int, *, device: str = "cpu"):
+    A child that gives no sign of life for `patience` seconds (default: HANG_SECONDS) is killed; the next evaluation starts another.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        config: EnvConfig,
+        episodes: int,
+        seed: int,
+        *,
+        device: str = "cpu",
+        patience: float | None = None,
+    ):
+        self.patience = HANG_SECONDS if patience is None else patience
         self._settings = {
             "task": task,
             "config": dataclasses.asdict(config),
@@ -63,21 +80,21 @@ class ProcessEvaluator:
         self._abandoned = False
 
     def evaluate(self, policy: Policy) -> Evaluation:
+        require_finite_weights(policy)
         self._child = child = self._child or self._start()
         if self._abandoned:
             raise EvaluationAbandoned("told to stop")
-        requests, answers = _pipes(child)
-        try:
-            _send(requests, json.dumps(policy.meta).encode())
-            _send(requests, save(policy.weights()))
-            answer = _receive(answers)
-        except BrokenPipeError:
-            answer = None
+        answer = self._ask(child, policy)
         if answer is None:
-            self._child = None
+            self._child, hung = None, child.timed_out
             code, said = _end(child)
             if self._abandoned:
                 raise EvaluationAbandoned("told to stop")
+            if hung:
+                raise EvaluationLost(
+                    f"the evaluation process for {self._settings['task']} has not made a step for {self.patience:.0f} s: its "
+                    "simulator hangs, so it was killed. If that repeats, train without evaluation: --eval.every 0."
+                )
             raise EvaluationLost(
                 f"the evaluation process for {self._settings['task']} died with code {code}{said and f': {said}'}\nIf memory ran "
                 "out, evaluate fewer episodes at a time (--eval.episodes); to train without evaluation: --eval.every 0."
@@ -85,7 +102,22 @@ class ProcessEvaluator:
         content = json.loads(answer)
         if "error" in content:
             raise FlashSACError(content["error"])
-        return Evaluation(*(np.array(content[field.name]) for field in dataclasses.fields(Evaluation)))
+        returns, lengths, successes = (np.array(content[name]) for name in ("returns", "lengths", "successes"))
+        return Evaluation(returns, lengths, successes, content["void"])
+
+    def _ask(self, child: PythonChild, policy: Policy) -> bytes | None:
+        """The child's answer; None if it died or was killed."""
+        requests, answers = _pipes(child)
+        try:
+            child.kill_after(self.patience)
+            _send(requests, json.dumps(policy.meta).encode())
+            _send(requests, save(policy.weights()))
+            while (answer := _receive(answers)) == SIGN_OF_LIFE:
+                child.kill_after(self.patience)
+        except BrokenPipeError:
+            return None
+        child.kill_after(None)
+        return answer
 
     def abandon(self) -> None:
         """Like Evaluator's. The child has nothing to save."""
@@ -156,13 +188,26 @@ def serve(settings: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> 
             if evaluator is None:
                 config = EnvConfig(**settings["config"])
                 evaluator = Evaluator(settings["task"], config, settings["episodes"], settings["seed"], device=device)
-            result = evaluator.evaluate(policy.to(device))
-            answer = {field.name: getattr(result, field.name).tolist() for field in dataclasses.fields(result)}
+            result = evaluator.evaluate(policy.to(device), _Alive(answers))
+            answer = {name: getattr(result, name).tolist() for name in ("returns", "lengths", "successes")}
+            answer["void"] = result.void
         except FlashSACError as error:
             answer = {"error": str(error)}
         _send(answers, json.dumps(answer).encode())
     if evaluator is not None:
         evaluator.close()
+
+
+class _Alive:
+    """Sends signs of life, whenever it is called and a second has passed since the last one."""
+
+    def __init__(self, answers: IO[bytes]):
+        self._answers, self._sent = answers, time.monotonic()
+
+    def __call__(self) -> None:
+        if time.monotonic() - self._sent >= 1.0:
+            _send(self._answers, SIGN_OF_LIFE)
+            self._sent = time.monotonic()
 
 
 def _die_with(parent: int) -> None:

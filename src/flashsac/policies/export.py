@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from flashsac.deploy.onnx_policy import KEY, OnnxPolicy, PolicyInfo, sealed
-from flashsac.errors import FlashSACError
+from flashsac.errors import FlashSACError, UntrustedRun
 from flashsac.policies.find import locate_policy
 from flashsac.policies.policy import Policy
 from flashsac.robots.catalog import robot_of
@@ -68,19 +69,23 @@ def export(
     return worst
 
 
-def recorded(policy: Policy, run: Path, count: int, task: str | None = None) -> tuple[Obs, str]:
+def recorded(
+    policy: Policy, run: Path, count: int, task: str | None = None, *, trust_run: bool = False
+) -> tuple[Obs, str]:
     """Observations as the policy meets them, and where they are from."""
     images = "pixels" in policy.shapes
     count = min(count, 4 * BATCH) if images else count
     with contextlib.ExitStack() as opened:
         try:
-            found = locate_policy(run, task)  # a policy file alone does not decide what is imported
+            found = locate_policy(
+                run, task, trust_run=trust_run
+            )  # a policy file alone does not decide what is imported
             env_config = dataclasses.replace(found.env, num_envs=1 if images else PARALLEL, overlap=False)
             env = make_env(found.task, env_config)
             opened.callback(env.close)
             policy.check_fits(env.spec)
         except FlashSACError as error:
-            if task:  # asked for by name
+            if task or isinstance(error, UntrustedRun):  # asked for by name, or to be asked for
                 raise
             print(f"note: its simulator is not at hand, so observations are made up. {error}")
             return random_observations(policy, count), "made-up observations"
@@ -122,7 +127,7 @@ def _keep_if_equal(
     obs: Obs,
 ) -> float:
     """Write a file and compare it with the policy; a file that differs never gets the name `out`."""
-    with replacing(out) as temporary:
+    with replacing(out, in_place=True) as temporary:
         write(temporary)
         run, worst = runner(temporary), 0.0
         for start in range(0, count_rows(obs), BATCH):
@@ -150,6 +155,7 @@ def _to_onnx(network: Network, policy: Policy, file: Path, info: PolicyInfo) -> 
         program: Any = torch.onnx.export(
             graph, dynamo=True, input_names=list(policy.shapes), output_names=["action"], verbose=False
         )
+        _forget_sources(program.model)
         program.model.metadata_props[KEY] = info.to_json()
         program.save(file, external_data=False)
     file.write_bytes(sealed(file.read_bytes()))
@@ -160,6 +166,30 @@ def _to_torchscript(network: Network, policy: Policy, file: Path, info: PolicyIn
     with _quiet():
         graph = torch.export.export(network, _examples(policy, 1)).module()
         torch.jit.save(torch.jit.trace(graph, _examples(policy, 1)), file, _extra_files={f"{KEY}.json": info.to_json()})
+    _drop_debug_records(file)
+
+
+def _forget_sources(model: Any) -> None:
+    """Remove what the exporter notes of each node: stack traces with the paths of this machine."""
+    for part in (model.graph, *model.functions.values()):
+        for noted in (part, *part.all_nodes()):
+            noted.metadata_props.clear()
+            noted.doc_string = None
+        values = [*part.inputs, *(output for node in part.all_nodes() for output in node.outputs)]
+        for value in (*values, *getattr(part, "initializers", {}).values()):
+            value.metadata_props.clear()
+            value.doc_string = None
+
+
+def _drop_debug_records(file: Path) -> None:
+    """Write the TorchScript archive again, without the records that name the source lines of each operator.
+
+    Its folder, which torch names after the temporary file, becomes `policy`. Every record has the same date."""
+    with zipfile.ZipFile(file) as archive:
+        records = {name: archive.read(name) for name in archive.namelist() if not name.endswith(".debug_pkl")}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in records.items():
+            archive.writestr(zipfile.ZipInfo(f"policy/{name.partition('/')[2]}"), content)
 
 
 def onnx_runner(file: Path) -> Callable[[dict[str, np.ndarray]], np.ndarray]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from flashsac.config.schema import EnvConfig
-from flashsac.errors import CheckpointError, FlashSACError
+from flashsac.errors import CheckpointError, FlashSACError, UntrustedRun
 from flashsac.policies.policy import Policy, read_policy
 from flashsac.runs import layout
 from flashsac.runs.directory import read_config
+from flashsac.runs.seal import MALFORMED, parse_object
 from flashsac.sims.catalog import check_task
+from flashsac.sims.user_env import file_of, module_of
 
 
 def load_policy(path: str | Path, checkpoint: str | int | None = None) -> Policy:
@@ -53,10 +54,10 @@ def policy_file(path: Path, checkpoint: str | int | None = None) -> Path:
 
 def trained_steps(policy_file: Path) -> int | None:
     """The step of training at which a policy was saved, if the files beside it say so."""
-    with contextlib.suppress(ValueError, OSError, KeyError, TypeError):
+    with contextlib.suppress(OSError, *MALFORMED):
         if layout.is_checkpoint(policy_file.parent):
             return layout.step_of(policy_file.parent)
-        return int(json.loads(policy_file.with_suffix(".json").read_text())["step"])
+        return int(parse_object(policy_file.with_suffix(".json").read_text())["step"])
     return None
 
 
@@ -76,16 +77,37 @@ class PolicyOnTask:
         return f"{self.task} with {settings}" if settings else str(self.task)
 
 
+def check_named_task(run: Path, task: str, trust_run: bool) -> None:
+    """Refuse a task that a run names and nobody else does, if it cannot be made, or would run code that the user did not name."""
+    if task.startswith("custom:"):
+        raise FlashSACError(
+            f"{run} was trained from Python on an environment of your own ({task}). Name what makes it with --task "
+            "module:function; from Python hand it over: flashsac.resume(run_dir, env), flashsac.evaluate(run_dir, env), "
+            "flashsac.play(run_dir, env)."
+        )
+    module = module_of(task)
+    if module is None or trust_run:
+        return
+    raise UntrustedRun(
+        f"{run} names the task {task}. To make it, the module '{module}' is imported ({file_of(module)}), and its code runs. A run "
+        f"directory alone does not decide that. If you want it, name it: --task {task}, or allow whatever the run names: "
+        f"--trust-run (from Python: env={task!r}, or trust_run=True).",
+        task,
+    )
+
+
 def locate_policy(
     source: str | Path | Policy,
     env: Any = None,
     checkpoint: str | int | None = None,
     options: Sequence[str] | None = None,
     engine: str | None = None,
+    *,
+    trust_run: bool = False,
 ) -> PolicyOnTask:
     """`env`, `options` and `engine` replace those of the training. The training's options count on the training's task only.
 
-    A run directory is the user's own, so the task it names is made; a bare policy file names only tasks that are known.
+    A run directory or a policy file names only tasks of simulators. With `trust_run` a run directory names modules too.
     """
     if isinstance(env, str):
         check_task(env)
@@ -99,11 +121,8 @@ def locate_policy(
         settings, videos = config.env, run / layout.VIDEOS
         if env is not None:
             task, settings = env, dataclasses.replace(config.env, engine="auto")
-        elif task.startswith("custom:"):
-            raise FlashSACError(
-                f"{run} was trained from Python on an environment of your own ({task}). Name what makes it with --task "
-                "module:function; from Python hand it over: flashsac.evaluate(run_dir, env), flashsac.play(run_dir, env)."
-            )
+        else:
+            check_named_task(run, task, trust_run)
     if options is None and task != policy.task:
         options = ()
     changes: dict[str, Any] = {} if options is None else {"options": tuple(options)}

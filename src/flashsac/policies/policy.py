@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 
+from flashsac.config.checks import coerce
 from flashsac.config.schema import AgentConfig, EnvConfig, TrainConfig
 from flashsac.core.encoders.build import Encoder, make_encoder
 from flashsac.core.networks import Actor, make_actor
-from flashsac.errors import CheckpointError
+from flashsac.errors import CheckpointError, FlashSACError
+from flashsac.policies.policy_file import read_policy_file, write_policy_file
 from flashsac.runs.provenance import version
-from flashsac.runs.tree import save_tensors
+from flashsac.runs.seal import MALFORMED
 from flashsac.sims.base import ActionScaler
 from flashsac.sims.catalog import find_task, is_gymnasium_id
+from flashsac.system.limits import check_limits
 from flashsac.types import EnvSpec, Obs, Pixels
 
 FORMAT = "1"
+MOST_NUMBERS = 1_000_000
+"""Largest observation, history, image side or action that a header may name."""
 _MEANING = {
     "actor": "all numbers of the observation in one vector, those of a dict in the order of its sorted keys",
     "history": "the vectors before the newest one, one after the other, the oldest first",
@@ -82,7 +86,7 @@ class Policy:
 
     def save(self, path: str | Path) -> None:
         """Write it to a file of its own, which `load_policy` reads."""
-        save_tensors(self.weights(), Path(path), {"flashsac_policy": json.dumps(self.meta)})
+        write_policy_file(Path(path), self.meta, self.weights())
 
     def weights(self) -> dict[str, Tensor]:
         """What `policy_from` takes, on the CPU."""
@@ -175,12 +179,10 @@ def _shape_text(shape: tuple[int, ...]) -> str:
 
 
 def read_policy(file: Path) -> Policy:
-    """The policy in a file that `Policy.save` wrote."""
+    """The policy in a file that `Policy.save` wrote. A file that has changed since is refused."""
     try:
-        with safe_open(file, "pt") as opened:
-            meta = json.loads((opened.metadata() or {}).get("flashsac_policy", "null"))
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, ValueError, OSError) as error:
+        meta, tensors = read_policy_file(file)
+    except (SafetensorError, OSError, *MALFORMED) as error:
         todo = "Use another checkpoint of the run."
         if file.suffix == ".onnx":
             todo = "An exported policy runs with `flashsac deploy`; for all else name its run."
@@ -199,7 +201,7 @@ def policy_from(meta: dict[str, Any], tensors: dict[str, Tensor], source: str | 
     try:
         with torch.device("meta"):  # without memory, until it is known that the weights are as many as the header says
             policy = Policy(*_networks(meta, source), meta)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except MALFORMED as error:
         raise CheckpointError(
             f"{source} has a header that this version does not understand ({type(error).__name__}: {error}). It is damaged, or "
             "another version of flashsac wrote it."
@@ -220,6 +222,7 @@ def policy_from(meta: dict[str, Any], tensors: dict[str, Tensor], source: str | 
 
 
 def _networks(meta: dict[str, Any], source: str | Path) -> tuple[Actor, Encoder]:
+    _check_meta(meta)
     numbers = {"actor": meta["obs_dim"]} if meta["obs_dim"] else {}
     low, high = tuple(meta["action_low"]), tuple(meta["action_high"])
     pixels = Pixels(**meta["pixels"]) if "pixels" in meta else None
@@ -229,15 +232,37 @@ def _networks(meta: dict[str, Any], source: str | Path) -> tuple[Actor, Encoder]
     return make_actor(config, encoder, spec.action_dim, torch.float32), encoder
 
 
+def _check_meta(meta: dict[str, Any]) -> None:
+    """Raise ValueError where the header names sizes that no policy has. Building such a network would take forever."""
+    sizes = {"obs_dim": meta["obs_dim"], "history": meta.get("history", 0), **meta.get("pixels", {})}
+    for name, value in sizes.items():
+        if type(value) is not int or not 0 <= value <= MOST_NUMBERS:
+            raise ValueError(f"{name} is {value!r:.60}")
+    low, high = meta["action_low"], meta["action_high"]
+    if not 1 <= len(low) == len(high) <= MOST_NUMBERS:
+        raise ValueError(f"there are {len(low)} lowest and {len(high)} highest actions")
+    if not all(isinstance(bound, int | float) for bound in (*low, *high)):
+        raise ValueError("the bounds of the actions are no numbers")
+    if not isinstance(meta["task"], str):
+        raise ValueError("the task is no text")
+
+
 def _agent_config(meta: dict[str, Any], source: str | Path) -> AgentConfig:
     """The settings of the agent that trained the policy. Settings that the header does not name have their defaults."""
     if "agent" not in meta:  # version 0.1.0 kept only the settings that its networks had
         network = dict(meta["network"])
-        return AgentConfig(actor_width=network.pop("width"), **network, **meta.get("encoder", {}))
-    unknown = meta["agent"].keys() - {field.name for field in dataclasses.fields(AgentConfig)}
-    if unknown:
-        raise CheckpointError(
-            f"{source} names settings that this version of flashsac does not know: {', '.join(sorted(unknown))}. Version "
-            f"{meta.get('version')} wrote it: load it with that one, or a newer one."
-        )
-    return AgentConfig(**meta["agent"])
+        config = AgentConfig(actor_width=network.pop("width"), **network, **meta.get("encoder", {}))
+    else:
+        unknown = meta["agent"].keys() - {field.name for field in dataclasses.fields(AgentConfig)}
+        if unknown:
+            raise CheckpointError(
+                f"{source} names settings that this version of flashsac does not know: {', '.join(sorted(unknown))}. Version "
+                f"{meta.get('version')} wrote it: load it with that one, or a newer one."
+            )
+        config = AgentConfig(**meta["agent"])
+    try:
+        config = coerce(config, "agent.")
+        check_limits(config, "agent.")
+    except FlashSACError as error:
+        raise CheckpointError(f"{source} has a header with impossible settings: {error} It is damaged.") from None
+    return config

@@ -115,7 +115,7 @@ def record_here(policy: Policy, task: Any, config: EnvConfig, out: Path, seed: i
         out.parent.mkdir(exist_ok=True)  # a run's videos
         writer: Any
         with (
-            replacing(out) as temporary,
+            replacing(out, in_place=True) as temporary,
             # macro_block_size=2: H.264 needs even sizes, and must not blow 480 up to 496.
             imageio.get_writer(temporary, fps=fps, macro_block_size=2, quality=7) as writer,
         ):

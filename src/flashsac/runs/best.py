@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flashsac.runs import layout
+from flashsac.runs.seal import MALFORMED, parse_object
 from flashsac.sims.catalog import tasks
 from flashsac.system.files import make_folder, replacing, write_atomic
 
@@ -70,7 +71,8 @@ class BestPolicy:
 def best_score(run_dir: Path) -> Score:
     """The score of the best policy on disk."""
     try:
-        content = json.loads((run_dir / layout.CHECKPOINTS / SCORE).read_text())
-        return Score(float(content.get("success", 0.0)), float(content["return"]))
-    except (OSError, ValueError, KeyError):
+        content = parse_object((run_dir / layout.CHECKPOINTS / SCORE).read_text())
+        score = Score(float(content.get("success", 0.0)), float(content["return"]))
+    except (OSError, *MALFORMED):
         return WORST
+    return WORST if math.isnan(score.value) or math.isnan(score.success) else score

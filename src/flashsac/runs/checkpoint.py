@@ -10,26 +10,34 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from flashsac.core.replay import Replay
 from flashsac.errors import CheckpointError
 from flashsac.runs import layout
 from flashsac.runs.disk import Reserve, advice, fault_text, remove_unfinished, rescue_policy, tensor_bytes
-from flashsac.runs.seal import digest_of, fault_of, seal, unseal
+from flashsac.runs.manifest import (
+    FORMAT,
+    MANIFEST,
+    STATE,
+    ForeignCheckpointError,
+    OtherRunError,
+    check_owner,
+    check_state,
+    read_manifest,
+)
+from flashsac.runs.seal import MALFORMED, digest_of, fault_of, seal
 from flashsac.runs.tree import flatten, save_tensors, unflatten
-from flashsac.system.files import UNFINISHED, free_name, make_folder, replacing, sync
+from flashsac.system.files import UNFINISHED, free_name, make_folder, remove_tree, replacing, sync
 from flashsac.types import EnvSpec
 
-FORMAT = 1
-STATE, MANIFEST = "state.safetensors", "manifest.json"
 PIECE_BYTES = 256 * 2**20
 """Replay pieces are cut to about this size, so that saving needs little extra memory."""
 
@@ -41,12 +49,16 @@ class Checkpoint:
     step: int
     state: dict[str, Any]
     pieces: list[dict[str, Any]]
-    lost_until: int = 0
-    """Replay steps before this one are lost, because a piece of them is damaged; 0 if all is well."""
+    """The pieces of the replay that are whole, in the order they were written."""
 
-
-class ForeignCheckpointError(CheckpointError):
-    """Whole, but not ours to load: falling back to an older one would be wrong."""
+    def lost_steps(self, first: int, stop: int) -> list[tuple[int, int]]:
+        """The ranges of the replay's steps [first, stop) that no piece holds."""
+        lost = []
+        for piece in sorted(self.pieces, key=lambda piece: piece["first"]):
+            if first < min(piece["first"], stop):
+                lost.append((first, min(piece["first"], stop)))
+            first = max(first, piece["stop"])
+        return [*lost, (first, stop)] if first < stop else lost
 
 
 class NotSaved(CheckpointError):
@@ -59,10 +71,11 @@ class CheckpointStore:
     reserve: Reserve | None = None
     """Room for the policy, used by the last save if there is too little for a checkpoint."""
 
-    def __init__(self, run_dir: Path, task: str, keep: int = 2):
+    def __init__(self, run_dir: Path, task: str, keep: int = 2, record: dict[str, Any] | None = None):
+        """`record` is what config.json holds. Every checkpoint has a copy, and those of another run are not loaded."""
         self.folder = run_dir / layout.CHECKPOINTS
         self.pieces_folder = run_dir / layout.REPLAY
-        self.task, self.keep = task, max(1, keep)
+        self.task, self.keep, self.record = task, max(1, keep), record
         self._pieces: list[dict[str, Any]] = []
         self._saved_until = 0
         self._rescued: dict[int, Path] = {}
@@ -92,13 +105,13 @@ class CheckpointStore:
             self._write(temporary, step, state, write_policy)
             old = self.folder / f"{final.name}-old"
             if final.exists():  # this step was saved before; at every moment one of the two is there
-                shutil.rmtree(old, ignore_errors=True)
+                remove_tree(old)
                 final.rename(old)
             temporary.rename(final)
             sync(self.folder)
-            shutil.rmtree(old, ignore_errors=True)
+            remove_tree(old)
         except OSError as error:
-            shutil.rmtree(temporary, ignore_errors=True)
+            remove_tree(temporary)
             needed = tensor_bytes(state) + self._bytes_to_save(replay)
             raise self._not_saved(step, error, needed, self._save_policy_alone(step, write_policy, last)) from error
         self._delete_policies_alone(until=step)
@@ -113,6 +126,7 @@ class CheckpointStore:
         manifest = {"format": FORMAT, "step": step, "task": self.task, "tree": flatten(state, tensors)}
         save_tensors(tensors, folder / STATE)
         write_policy(folder / layout.POLICY)
+        manifest |= {"run": self.record} if self.record else {}
         manifest["files"] = {path.name: digest_of(path) for path in sorted(folder.iterdir())}
         manifest["pieces"] = self._pieces
         (folder / MANIFEST).write_text(seal(manifest))
@@ -186,7 +200,7 @@ class CheckpointStore:
 
     def _delete_old(self) -> None:
         for path in layout.checkpoint_folders(self.folder)[self.keep :]:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
         self.delete_unused()
 
     def delete_unused(self) -> None:
@@ -195,8 +209,8 @@ class CheckpointStore:
         needed = {piece["file"] for piece in self._pieces}
         for path in layout.checkpoint_folders(self.folder):
             try:
-                needed |= {piece["file"] for piece in unseal((path / MANIFEST).read_text())["pieces"]}
-            except (OSError, ValueError, KeyError):
+                needed |= {piece["file"] for piece in read_manifest(path)["pieces"]}
+            except CheckpointError:
                 return  # a damaged manifest: delete nothing that it might need
         for path in self.pieces_folder.glob("*.safetensors"):
             if path.name not in needed:
@@ -223,7 +237,7 @@ class CheckpointStore:
         """The newest that is whole, and what was wrong with newer ones, which are put aside."""
         problems: list[str] = []
         for forgiving in (False, True):  # only if none is whole, one that lost part of its replay will do
-            damaged = []
+            aside: list[tuple[Path, str]] = []
             for path in layout.checkpoint_folders(self.folder):
                 try:
                     checkpoint = self._read(path, forgiving)
@@ -231,39 +245,33 @@ class CheckpointStore:
                     raise
                 except CheckpointError as error:
                     problems += [] if forgiving else [str(error)]
-                    damaged.append(path)
+                    aside.append((path, "other-run" if isinstance(error, OtherRunError) else "damaged"))
                     continue
-                for other in damaged:
-                    other.rename(free_name(other.with_name(f"damaged-{other.name}")))
+                for other, kind in aside:
+                    other.rename(free_name(other.with_name(f"{kind}-{other.name}")))
                 return checkpoint, problems
         detail = "; ".join(problems) if problems else "it holds none"
         raise CheckpointError(f"no usable checkpoint in {self.folder}: {detail}. Train anew with another --run-dir.")
 
     def _read(self, path: Path, forgiving: bool) -> Checkpoint:
-        try:
-            manifest = unseal((path / MANIFEST).read_text())
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"{path.name} is corrupt: its manifest cannot be read ({error})") from error
-        if manifest.get("format") != FORMAT:
-            raise ForeignCheckpointError(
-                f"{path.name} has format {manifest.get('format')}, this flashsac reads {FORMAT}. Use the version that wrote it."
-            )
-        if manifest["task"] != self.task:
-            raise ForeignCheckpointError(
-                f"{path.name} was made for {manifest['task']}, not {self.task}. Resume it in its own run directory."
-            )
+        manifest = read_manifest(path)
+        check_owner(path, manifest, self.task, self.record)
         for name, digest in manifest["files"].items():
             if fault := fault_of(path / name, digest):
                 raise CheckpointError(f"{path.name} is corrupt: {fault}")
-        lost_until = 0
+        pieces = []
         for piece in manifest["pieces"]:
-            if fault := fault_of(self.pieces_folder / piece["file"], piece["sha256"]):
-                if not forgiving:
-                    raise CheckpointError(f"{path.name} is incomplete: {fault}, a piece of the replay")
-                lost_until = max(lost_until, piece["stop"])
-        pieces = [piece for piece in manifest["pieces"] if piece["stop"] > lost_until]
-        state = unflatten(manifest["tree"], load_file(path / STATE))
-        return Checkpoint(manifest["step"], state, pieces, lost_until)
+            fault = fault_of(self.pieces_folder / piece["file"], piece["sha256"])
+            if fault and not forgiving:
+                raise CheckpointError(f"{path.name} is incomplete: {fault}, a piece of the replay")
+            pieces += [] if fault else [piece]
+        try:
+            state = unflatten(manifest["tree"], load_file(path / STATE))
+            check_state(state)
+        except (SafetensorError, OSError, *MALFORMED) as error:
+            detail = f"{type(error).__name__}: {error}"[:200]
+            raise CheckpointError(f"{path.name} is corrupt: its state cannot be understood ({detail})") from error
+        return Checkpoint(manifest["step"], state, pieces)
 
     def restore_replay(self, checkpoint: Checkpoint, replay: Replay) -> None:
         """Fill the ring from its pieces, oldest first, and go on adding to them."""

@@ -5,29 +5,40 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import json
+import secrets
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import filelock
 
+from flashsac.config.checks import check, coerce
 from flashsac.config.schema import TrainConfig, from_dict, to_dict
-from flashsac.errors import RunDirectoryError
+from flashsac.errors import FlashSACError, RunDirectoryError
 from flashsac.runs import layout
+from flashsac.runs.manifest import adopt, saved_records
 from flashsac.runs.provenance import machine, version, versions
-from flashsac.system.files import UNFINISHED, make_folder, sync, write_atomic
+from flashsac.runs.seal import MALFORMED, seal_readable, unseal_readable
+from flashsac.system.files import UNFINISHED, free_name, make_folder, remove_tree, sync, write_atomic
 
 LOCK = ".lock"
+DAMAGED = "config-damaged.json"
+UNSEALED_KEYS = {"task", "config", "versions", "machine"}
+"""What config.json held before it had a checksum. With any other key it had one, and lost it."""
 
 
 class Run:
     """A directory that belongs to one training run, locked while open. The lock ends with the process, however it ends."""
 
-    def __init__(self, path: Path, task: str, config: TrainConfig):
+    def __init__(self, path: Path, task: str, config: TrainConfig, record: dict[str, Any] | None = None):
         self.path, self.task, self.config = path, task, config
+        self.record: dict[str, Any] = {"id": secrets.token_hex(16)} if record is None else record
+        """What config.json holds; before it is written, only the id of the run. Runs of the first versions have no id."""
+        self.notes: list[str] = []
+        """What to tell the user about the directory."""
         self._lock = filelock.FileLock(path / LOCK)
         try:
             self._lock.acquire(timeout=0)
@@ -60,9 +71,26 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """An existing run, to go on with it."""
-        task, config = read_config(path)
-        return cls(Path(path), task, dataclasses.replace(config, run_dir=str(path)))
+        """An existing run, to go on with it. A damaged config.json is replaced by the copy in a checkpoint."""
+        record, (task, config), fault = _read(path, _settings)
+        run = cls(Path(path), task, dataclasses.replace(config, run_dir=str(path)), record)
+        if fault:
+            try:
+                run._rewrite_config(fault)
+            except OSError as error:
+                run.close()
+                raise RunDirectoryError(f"{fault} It could not be replaced ({error.strerror}).") from error
+        return run
+
+    def _rewrite_config(self, fault: str) -> None:
+        file = self.path / layout.CONFIG
+        kept = ""
+        if file.exists():
+            aside = free_name(self.path / DAMAGED)
+            file.rename(aside)
+            kept = f" The damaged file is kept as {aside.name}."
+        write_atomic(file, seal_readable(self.record))
+        self.notes.append(f"warning: {fault} config.json was written again.{kept}")
 
     def write_config(self) -> None:
         """Write config.json; training/build.py calls this once everything is settled and built.
@@ -72,8 +100,9 @@ class Run:
         if file.exists():
             return
         content = {"task": self.task, "config": to_dict(self.config), "versions": versions(), "machine": machine()}
+        self.record = content | self.record
         try:
-            write_atomic(file, json.dumps(content, indent=2) + "\n")
+            write_atomic(file, seal_readable(self.record))
         except OSError as error:
             raise RunDirectoryError(
                 f"{self.path} cannot be written ({error.strerror}). Choose another --run-dir."
@@ -81,14 +110,16 @@ class Run:
 
     def copy_contents(self, source: Path) -> None:
         """Checkpoints, replay and metrics of another run, which stays as it is; the settings are this run's own."""
-        shutil.copytree(source, self.path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", layout.CONFIG))
+        ignored = shutil.ignore_patterns(".*", layout.CONFIG, DAMAGED)
+        shutil.copytree(source, self.path, dirs_exist_ok=True, ignore=ignored)
+        adopt(self.path, self.record)
 
     def close(self) -> None:
         self._lock.release()
 
     def discard(self) -> None:
         """The run never began: leave no trace that would block the next try."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_tree(self.path)
         if self.config.run_dir is None:  # runs/TASK was made by us too, and is in nobody's way only if others are in it
             with contextlib.suppress(OSError):
                 self.path.parent.rmdir()
@@ -96,24 +127,86 @@ class Run:
 
 def read_config(path: str | Path) -> tuple[str, TrainConfig]:
     """Task and settings of a run, without touching it."""
-    return _read(path, lambda content: (content["task"], from_dict(content["config"])))
+    return _read_and_say(path, _settings)
 
 
 def read_task_and_seed(path: str | Path) -> tuple[str, int]:
     """What curves are grouped by; also of runs that another version has made."""
-    return _read(path, lambda content: (content["task"], content["config"]["seed"]))
+    return _read_and_say(path, _task_and_seed)
 
 
-def _read(path: str | Path, pick: Callable[[dict], tuple[str, Any]]) -> tuple[str, Any]:
+def _settings(record: dict[str, Any]) -> tuple[str, TrainConfig]:
+    """By the same checks as when a run begins."""
+    config = coerce(from_dict(record["config"]))
+    check(config)
+    return _task(record), config
+
+
+def _task_and_seed(record: dict[str, Any]) -> tuple[str, int]:
+    seed = record["config"]["seed"]
+    if not isinstance(seed, int):
+        raise TypeError(f"the seed is {seed!r:.60}")
+    return _task(record), seed
+
+
+def _task(record: dict[str, Any]) -> str:
+    if not isinstance(record["task"], str):
+        raise TypeError(f"the task is {record['task']!r:.60}")
+    return record["task"]
+
+
+Picked = TypeVar("Picked")
+
+
+def _read_and_say(path: str | Path, pick: Callable[[dict[str, Any]], Picked]) -> Picked:
+    _, picked, fault = _read(path, pick)
+    if fault:
+        print(f"warning: {fault}", file=sys.stderr)
+    return picked
+
+
+def _read(path: str | Path, pick: Callable[[dict[str, Any]], Picked]) -> tuple[dict[str, Any], Picked, str | None]:
+    """The content of config.json, or of its copy in the newest checkpoint; what `pick` makes of it; what is wrong with the file."""
     file = Path(path) / layout.CONFIG
-    if not file.exists():
-        raise RunDirectoryError(f"{path} is no run directory: it has no config.json. `flashsac train TASK` makes one.")
+    copies = saved_records(Path(path))
     try:
-        return pick(json.loads(file.read_text()))
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunDirectoryError(
-            f"{file} cannot be read by flashsac {version('flashsac')} ({error}). It is damaged or from another version."
-        ) from error
+        record = _read_record(file)
+        return record, pick(record), None
+    except FileNotFoundError:
+        if (first := next(copies, None)) is None:
+            raise RunDirectoryError(
+                f"{path} is no run directory: it has no config.json. `flashsac train TASK` makes one."
+            ) from None
+        copies, fault = itertools.chain([first], copies), "it is missing"
+    except (OSError, FlashSACError, *MALFORMED) as error:
+        fault = f"{error}"[:200]
+    found = list(copies)
+    if len({record.get("id") for _, record in found}) == 1:
+        folder, record = found[0]
+        with contextlib.suppress(FlashSACError, *MALFORMED):
+            return (
+                record,
+                pick(record),
+                (
+                    f"{file} is damaged or was edited by hand ({fault.rstrip('.')}). The settings of a run are fixed, so the copy in "
+                    f"{folder.name} is used; for other settings begin a new run."
+                ),
+            )
+    copies_are = (
+        "the copies of it in the checkpoints are of no use either" if found else "no checkpoint has a copy of it"
+    )
+    raise RunDirectoryError(
+        f"{file} cannot be read by flashsac {version('flashsac')} ({fault.rstrip('.')}). It is damaged, was edited by hand, or is "
+        f"from another version, and {copies_are}. Undo the edit, or begin a new run."
+    )
+
+
+def _read_record(file: Path) -> dict[str, Any]:
+    """Raises ValueError unless the file is as it was written, as far as that can be known."""
+    record, sealed = unseal_readable(file.read_text())
+    if not sealed and (unknown := record.keys() - UNSEALED_KEYS):
+        raise ValueError(f"it has no checksum, but holds {', '.join(sorted(unknown))!r:.60}")
+    return record
 
 
 def _left_over(path: Path) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from flashsac.runs import layout
-from flashsac.system.files import UNFINISHED, free_name, replacing
+from flashsac.system.files import UNFINISHED, free_name, remove_tree, replacing
 from flashsac.system.memory import size_text
 
 RESERVE = ".reserve"
@@ -91,10 +91,7 @@ def remove_unfinished(run_dir: Path) -> None:
     ours += [run_dir / f"{UNFINISHED}*-{name}" for name in (layout.CONFIG, layout.METRICS)]
     for pattern in ours:
         for path in pattern.parent.glob(pattern.name):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            remove_tree(path)
 
 
 def free_bytes(folder: Path) -> int:

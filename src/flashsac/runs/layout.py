@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 CONFIG = "config.json"
@@ -15,6 +16,9 @@ POLICY = "policy.safetensors"
 """The policy in a checkpoint's folder."""
 BEST = "best.safetensors"
 """The policy that evaluated best, beside the checkpoints."""
+_STEP = re.compile(r"step-(\d{12,16})(-old)?")
+"""A checkpoint's folder; -old while the same step is saved again. Every other name is somebody else's."""
+_ALONE = re.compile(r"policy-(\d{12,16})\.safetensors")
 
 
 def step_folder(step: int) -> str:
@@ -33,17 +37,19 @@ def step_of(path: Path) -> int:
 
 
 def checkpoint_folders(checkpoints: Path) -> list[Path]:
-    """The folders of all finished checkpoints, newest first."""
-    return sorted(checkpoints.glob("step-*"), reverse=True)
+    """The folders of all finished checkpoints, newest first. Copies by another name and files are not among them."""
+    found = (path for path in checkpoints.glob("step-*") if is_checkpoint(path) and path.is_dir())
+    return sorted(found, key=lambda path: (step_of(path), not path.name.endswith("-old")), reverse=True)
 
 
 def policies_alone(checkpoints: Path) -> list[Path]:
     """The policies that were saved without a checkpoint."""
-    return list(checkpoints.glob("policy-*.safetensors"))
+    return [path for path in checkpoints.glob("policy-*.safetensors") if _ALONE.fullmatch(path.name)]
 
 
 def is_checkpoint(path: Path) -> bool:
-    return path.name.startswith("step-")
+    """True for the name of a checkpoint's folder."""
+    return _STEP.fullmatch(path.name) is not None
 
 
 def run_of(path: Path) -> Path | None:

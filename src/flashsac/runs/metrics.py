@@ -6,7 +6,6 @@ The columns are the METRICS that the parts of a run declare; training/build.py c
 from __future__ import annotations
 
 import contextlib
-import csv
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,9 +14,13 @@ from typing import Any
 
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.runs import layout
+from flashsac.runs.metrics_file import read_metrics as read_metrics
+from flashsac.runs.metrics_file import read_metrics_file
 from flashsac.runs.tensorboard import TensorBoard
 from flashsac.system.files import append_line, replacing, sync, write_atomic
 
+DAMAGED = "metrics-damaged.csv"
+"""Where damaged lines of metrics.csv are kept."""
 TIMINGS = ("seconds", "steps_per_second")
 """Columns that differ from run to run even with the same seed."""
 
@@ -43,7 +46,7 @@ class MetricsLog:
     ):
         self._columns, self._say = tuple(columns), say
         self._path = run_dir / layout.METRICS
-        kept = [] if resume_step is None else [row for row in read_metrics(self._path) if row["step"] <= resume_step]
+        kept = [] if resume_step is None else [row for row in self._whole_rows() if row["step"] <= resume_step]
         known = {row["step"] for row in kept}
         kept += [row for row in unwritten if row["step"] not in known]  # kept by the checkpoint: there was no room
         with replacing(self._path) as temporary, temporary.open("w", newline="") as file:
@@ -57,6 +60,17 @@ class MetricsLog:
 
     def _header(self) -> str:
         return ",".join(self._columns)
+
+    def _whole_rows(self) -> list[dict[str, float]]:
+        """The rows of the run so far. Those that are damaged are set aside, because the file is written anew."""
+        rows, damaged = read_metrics_file(self._path, self._columns)
+        if damaged:
+            with self._path.with_name(DAMAGED).open("ab") as file:
+                file.write(b"".join(line + b"\n" for line in damaged))
+            self._say(
+                f"warning: {len(damaged)} damaged lines of metrics.csv were moved to {DAMAGED}; the others are whole"
+            )
+        return rows
 
     def _line(self, row: dict[str, float]) -> str:
         return ",".join(_text(row.get(column)) for column in self._columns)
@@ -130,21 +144,6 @@ class MetricsLog:
         if self._wandb is not None:
             with contextlib.suppress(Exception):  # a service that is down must not hide the error that ended the run
                 self._wandb.finish()
-
-
-def read_metrics(path: Path) -> list[dict[str, float]]:
-    """Rows of a metrics.csv; empty cells are left out, and so is a last line that was cut off by a crash."""
-    if not path.exists():
-        return []
-    rows = []
-    for row in csv.DictReader(path.read_text().splitlines()):
-        if None in row.values():
-            continue
-        try:
-            rows.append({key: float(value) for key, value in row.items() if value})
-        except ValueError:
-            continue
-    return rows
 
 
 def _text(value: float | None) -> str:

@@ -34,15 +34,19 @@ def flatten(tree: Any, tensors: dict[str, torch.Tensor], path: str = "") -> Any:
 
 
 def unflatten(node: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Any:
-    """The inverse of `flatten`."""
+    """The inverse of `flatten`. Raises ValueError, KeyError or RecursionError for what `flatten` does not make."""
+    if not isinstance(node, dict) or len(node) != 1:
+        raise ValueError(f"{node!r:.60} is no node of a tree")
     kind, value = next(iter(node.items()))
-    if kind == "dict":
+    if kind == "dict" and isinstance(value, dict):
         return {key: unflatten(child, tensors) for key, child in value.items()}
-    if kind == "list":
+    if kind == "list" and isinstance(value, list):
         return [unflatten(child, tensors) for child in value]
-    if kind == "value":
+    if kind == "value" and not isinstance(value, dict | list):
         return value
-    return tensors[value] if kind == "tensor" else tensors[value].numpy()
+    if kind in ("tensor", "array") and isinstance(value, str):
+        return tensors[value] if kind == "tensor" else tensors[value].numpy()
+    raise ValueError(f"{kind!r:.60} is no kind of a node")
 
 
 def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:

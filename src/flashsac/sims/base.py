@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flashsac.errors import BadSimulation, UnsupportedSpace
-from flashsac.types import EnvSpec, Obs, Step
+from flashsac.types import EnvSpec, Obs, Step, usable_reward
 
 
 class VecEnv(Protocol):
@@ -52,6 +53,18 @@ class OverlappingVecEnv(VecEnv, Protocol):
     def receive(self) -> Step:
         """Wait for the step that was begun."""
         ...
+
+
+@contextlib.contextmanager
+def no_exit(doing: str) -> Iterator[None]:
+    """An environment that calls sys.exit must not end the program in silence, least of all with exit code 0."""
+    try:
+        yield
+    except SystemExit as error:
+        raise BadSimulation(
+            f"the environment called sys.exit({error.code!r}) during {doing}. An environment must not end the program: raise an "
+            "exception there, or end the episode (terminated)."
+        ) from error
 
 
 class Unsaved:
@@ -106,12 +119,12 @@ def autoreset(
 ) -> Step:
     """Make a Step of what a simulator returned *before* any reset: resets what ended, keeps the final observations.
 
-    Environments that returned NaN or Inf are reset too, and marked invalid. `reset_envs` takes the indices of environments
-    and returns their first observations.
+    Environments that returned NaN, Inf or a reward out of range are reset too, and marked invalid. `reset_envs` takes the indices
+    of environments and returns their first observations.
     """
     final_obs = to_tensors(obs)
     rewards = _copy(reward, torch.float32)
-    valid = torch.isfinite(rewards)  # of the float32 values: what overflows on the way is no number either
+    valid = usable_reward(rewards)  # of the float32 values: what overflows on the way is no number either
     for rows in final_obs.values():
         valid &= torch.isfinite(rows).flatten(1).all(1)
     ended = _copy(terminated, torch.bool), _copy(truncated, torch.bool)

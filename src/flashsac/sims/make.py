@@ -12,6 +12,7 @@ from flashsac.sims.catalog import check_task, find_task, is_gymnasium_id, suites
 from flashsac.sims.registry import choose_simulator, with_options
 from flashsac.sims.simulator import EnvRequest, Simulator, Task
 from flashsac.sims.user_env import from_gymnasium_id, from_source, import_factory
+from flashsac.system.children import children_on_safe_path
 
 if TYPE_CHECKING:
     from flashsac.sims.base import VecEnv
@@ -43,7 +44,8 @@ def _simulate(task: Task, simulator: Simulator, request: EnvRequest) -> VecEnv:
         raise FlashSACError(
             f"--env.options are for {' and '.join(with_options())}, but {task.full_name} runs on {simulator.name}."
         )
-    env = simulator.make(task, request)
+    with children_on_safe_path():
+        env = simulator.make(task, request)
     spec = suites()[task.suite].annotate_spec(env.spec, task)
     if spec is not env.spec:
         env.spec = spec

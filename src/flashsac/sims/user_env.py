@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, MissingExtra, UnknownTask, UnsupportedSpace
-from flashsac.sims.catalog import find_task, is_gymnasium_id, unknown_task
+from flashsac.sims.catalog import find_task, is_gymnasium_id, suite_of, unknown_task
 from flashsac.sims.registry import with_options
 from flashsac.sims.simulator import EnvRequest
 from flashsac.system.suggest import nearest
@@ -36,6 +37,24 @@ def check_settings(task: Any, config: EnvConfig) -> None:
         raise FlashSACError(
             f"--env.engine {config.engine}: this environment comes without a choice of engines. Leave it away."
         )
+
+
+def module_of(task: str) -> str | None:
+    """The module that making the task imports: of module:function and gym:module:ID. None for the tasks of simulators."""
+    if is_gymnasium_id(task):
+        return task.partition(":")[2].rpartition(":")[0] or None
+    return None if suite_of(task) is not None else task.partition(":")[0]
+
+
+def file_of(module: str) -> str:
+    """Where a module, or the package that it lies in, would be imported from. Imports nothing."""
+    try:
+        found = _find(module)
+    except ValueError:  # a module that was made in memory
+        found = None
+    if found is None:
+        return "not found here"
+    return found.origin or ", ".join(found.submodule_search_locations or ())
 
 
 def from_gymnasium_id(task: str, request: EnvRequest) -> VecEnv:
@@ -80,6 +99,8 @@ def from_gymnasium_id(task: str, request: EnvRequest) -> VecEnv:
 def import_factory(task: str) -> Callable[[], Any]:
     """The function that module:function names."""
     module_name, _, function = task.partition(":")
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise unknown_task(task)
     try:
         module = _import(module_name)
     except ModuleNotFoundError as error:
@@ -90,15 +111,25 @@ def import_factory(task: str) -> Callable[[], Any]:
             "directory, or set PYTHONPATH."
         ) from error
     if not hasattr(module, function):
-        raise UnknownTask(f"module '{module_name}' has no function '{function}' that makes an environment.")
+        raise UnknownTask(
+            f"module '{module_name}' ({file_of(module_name)}) has no function '{function}' that makes an environment."
+        )
     return getattr(module, function)
 
 
 def _import(module: str) -> ModuleType:
-    """Also finds a module in the current directory: `flashsac train my_module:make_env` in the folder of my_module.py."""
+    """Also finds a module in the current directory: `flashsac train my_module:make_env` in the folder of my_module.py.
+
+    That directory comes last in the path, and only once a module in it was named: nothing there hides an installed package.
+    """
     if importlib.util.find_spec(module.split(".")[0]) is None:
-        sys.path.insert(0, str(Path.cwd()))
+        sys.path.append(str(Path.cwd()))
     return importlib.import_module(module)
+
+
+def _find(module: str) -> importlib.machinery.ModuleSpec | None:
+    top = module.split(".")[0]
+    return importlib.util.find_spec(top) or importlib.machinery.PathFinder.find_spec(top, [str(Path.cwd())])
 
 
 def from_source(source: Any, config: EnvConfig, name: str, *, render: bool = False) -> VecEnv:

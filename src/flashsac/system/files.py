@@ -7,6 +7,7 @@ import errno
 import io
 import itertools
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +19,17 @@ UNFINISHED = ".writing-"
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, in_place: bool = False) -> Iterator[Path]:
     """Give a temporary path beside `path`; what was written there then replaces `path`. A failure leaves `path` as it was.
 
-    The temporary name keeps the suffix, and no other process uses it. A link or a device (/dev/stdout) is written in place.
+    The temporary name keeps the suffix, and no other process uses it. A link is replaced too, and what it leads to stays as it is.
+    `in_place`, for files that the user names: what a link leads to, or a device (/dev/stdout), is written instead.
     """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
+    if in_place and (path.is_symlink() or (path.exists() and not path.is_file())):
         yield path
         return
     temporary = path.with_name(f"{UNFINISHED}{os.getpid()}-{path.name}")
+    temporary.unlink(missing_ok=True)  # a link by that name would be followed
     try:
         yield temporary
         sync(temporary)
@@ -36,9 +39,9 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_atomic(path: Path, data: str | bytes) -> None:
-    """Replace the file's content as a whole: readers see the old or the new one, also after a crash."""
-    with replacing(path) as temporary:
+def write_atomic(path: Path, data: str | bytes, *, in_place: bool = False) -> None:
+    """Replace the file's content as a whole: readers see the old or the new one, also after a crash. Links as in `replacing`."""
+    with replacing(path, in_place=in_place) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
@@ -89,6 +92,15 @@ def sync(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a folder or file as far as possible. Of a link, only the link: what it leads to belongs to somebody else."""
+    if path.is_symlink() or path.is_file():
+        with contextlib.suppress(OSError):
+            path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def free_name(path: Path) -> Path:

@@ -25,6 +25,19 @@ class AtLeast:
 
 
 @dataclasses.dataclass(frozen=True)
+class AtMost:
+    """The largest value allowed."""
+
+    high: float
+
+    def allows(self, value: float) -> bool:
+        return value <= self.high
+
+    def __str__(self) -> str:
+        return f"be at most {_number(self.high)}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Above:
     """A lower bound that is itself excluded."""
 
@@ -53,7 +66,7 @@ class Between:
         return f"lie in {self.ends[0]}{_number(self.low)}, {_number(self.high)}{self.ends[1]}"
 
 
-Limit = AtLeast | Above | Between
+Limit = AtLeast | AtMost | Above | Between
 
 
 def flag(name: str, prefix: str = "--") -> str:
@@ -71,7 +84,7 @@ def problems(config: Any, prefix: str = "--") -> list[str]:
         if dataclasses.is_dataclass(value):
             found += problems(value, f"{spelled}.")
         elif value is not None:
-            broken = [limit for limit in _limits(kind) if not (math.isfinite(value) and limit.allows(value))]
+            broken = [limit for limit in _limits(kind) if not (_finite(value) and limit.allows(value))]
             found += [f"{spelled} must {limit}, not {_number(value)}" for limit in broken]
     return found
 
@@ -89,6 +102,10 @@ def _limits(kind: Any) -> Iterator[Limit]:
     else:
         for part in typing.get_args(kind):
             yield from _limits(part)
+
+
+def _finite(value: float) -> bool:
+    return isinstance(value, int) or math.isfinite(value)  # a whole number may be too large for a float
 
 
 def _number(value: float) -> str:

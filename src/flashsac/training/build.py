@@ -67,7 +67,7 @@ def build_trainer(
         for part in (run, progress, env):
             opened.callback(part.close)
         session, more = _build_session(run, task, env, progress, opened, resume)
-        for line in (*more, *notes):
+        for line in (*run.notes, *more, *notes):
             progress.say(line)
         progress.begin(session.step)
         return Trainer(session, hooks)
@@ -104,7 +104,7 @@ def _build_session(
         UpdateBudget(config.agent.updates_per_transition),
         EpisodeStats(env.spec.num_envs),
         Clock(),
-        CheckpointStore(run.path, run.task, config.keep_checkpoints),
+        CheckpointStore(run.path, run.task, config.keep_checkpoints, run.record),
         BestPolicy(run.path, run.task),
         SimulatorWatch(config.max_invalid, progress.say),
         progress,
@@ -151,7 +151,7 @@ def _agent(run: Run, env: VecEnv, progress: Progress, opened: contextlib.ExitSta
         seed=config.seed,
         device=device,
         dtype=DTYPES[config.precision],
-        **({"compiler": compiler_for(device)} if compiled else {}),
+        **({"compiler": compiler_for(device, progress.say)} if compiled else {}),
     )
 
 

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import os
 import shutil
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from flashsac.system.cache import users_cache, why_not_ours
+from flashsac.system.children import children_on_safe_path
 from flashsac.training.compile_cache import Compiled
 from flashsac.types import Compiler
 
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
+"""Where torch keeps compiled code, and we do."""
 
-def compiler_for(device: torch.device) -> Compiler:
+
+def compiler_for(device: torch.device, say: Callable[[str], None] = print) -> Compiler:
     """Makes one graph of a whole method, gradients and optimizer included; on CUDA it is replayed as a CUDA graph."""
-    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
-        # Kept where reboots do not reach: compiling takes a minute, loading what was compiled before takes seconds.
-        with contextlib.suppress(OSError, RuntimeError):  # no home, or not ours to write to: torch's own place will do
-            cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashsac", "compiled")
-            cache.mkdir(parents=True, exist_ok=True)
-            if os.access(cache, os.W_OK):  # it may be there and still be somebody else's
-                os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
+    _choose_cache(say)
     import torch._dynamo  # takes the variable as it stands now
 
     torch._dynamo.config.trace_autograd_ops = True
     return _cuda_graph if device.type == "cuda" else Compiled
+
+
+def _choose_cache(say: Callable[[str], None]) -> None:
+    """Compiled code is kept where reboots do not reach: compiling takes a minute, loading what was compiled before takes seconds.
+
+    Loading it runs it. Where somebody else may have put it, everything is compiled anew, in a folder for this process alone.
+    """
+    cache = Path(os.environ[CACHE]) if os.environ.get(CACHE) else users_cache("compiled")
+    problem = None if cache is None else why_not_ours(cache)
+    if problem:
+        say(f"warning: {problem}: compiled code there is not trusted, so everything is compiled anew")
+    if cache is None or problem:
+        cache = Path(tempfile.mkdtemp(prefix="flashsac-compiled-"))
+        atexit.register(shutil.rmtree, cache, ignore_errors=True)
+    os.environ[CACHE] = str(cache)
 
 
 def _cuda_graph(function: Callable) -> Callable:
@@ -38,8 +53,10 @@ def _cuda_graph(function: Callable) -> Callable:
 
     def call(*args):
         torch.compiler.cudagraph_mark_step_begin()
+        with children_on_safe_path():  # the first call compiles
+            made = graphed(*args)
         # The next replay overwrites what this one returns, and metrics are read much later.
-        return torch.utils._pytree.tree_map(torch.clone, graphed(*args))
+        return torch.utils._pytree.tree_map(torch.clone, made)
 
     return call
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
-from flashsac.types import Step
+from flashsac.core.reward_scale import JumpGuard
+from flashsac.types import MAX_REWARD, Step
 
 AT_LEAST = 1000
 """Transitions that the share of broken ones is taken of, so that a bad first step does not end a run."""
@@ -20,9 +19,11 @@ class SimulatorWatch:
         self._said: set[str] = set()
         self._dropped = self._broken = self._watched = 0
         """Dropped by the replay so far, ever; of those, since we watch, with NaN or Inf; transitions since then."""
+        self._outliers = 0
+        """Jumps of the reward so far, ever."""
 
-    def begin(self, dropped: int) -> None:
-        self._dropped = dropped
+    def begin(self, dropped: int, outliers: int) -> None:
+        self._dropped, self._outliers = dropped, outliers
 
     def problem(self, step: Step, dropped: int) -> str | None:
         """What is wrong once there are too many NaN and Inf; `dropped` is the replay's count."""
@@ -30,15 +31,12 @@ class SimulatorWatch:
         if dropped == self._dropped:
             return None
         self._dropped = dropped
-        # A cut-off episode without a final observation is no fault of the physics: such simulators reset before they show it, and
-        # then there is no NaN in the step.
-        unshown = step.truncated & torch.isfinite(step.reward)
-        for rows in step.final_obs.values():
-            unshown &= torch.isfinite(rows).flatten(1).all(1)
-        broken = int((~step.valid & ~unshown).sum())
+        # A cut-off episode without a final observation is no fault of the physics: such simulators reset before they show it.
+        broken = int(step.broken().sum())
         self._broken += broken
         self._say_once(
-            "warning: the simulator returned NaN or Inf; such transitions are dropped and counted (invalid)"
+            f"warning: the simulator returned NaN, Inf or a reward beyond {MAX_REWARD:g}; such transitions are dropped and counted "
+            "(invalid)"
             if broken
             else "note: the simulator shows no final observations; steps at which a time limit ends an episode are dropped (invalid)"
         )
@@ -46,6 +44,16 @@ class SimulatorWatch:
             return None
         share = f"{self._broken:,} of {self._watched:,} transitions"
         return f"{share} held NaN or Inf, more than --max-invalid {self.max_invalid:g} allows"
+
+    def outliers(self, count: int) -> None:
+        """Say that the reward jumped; `count` is the agent's."""
+        if count > self._outliers:
+            self._say_once(
+                f"warning: a reward exceeded {JumpGuard.FACTOR:g} times the largest return so far. The reward scale follows such a "
+                "jump only after a second one confirms it; the others are counted (reward_outliers). Check the environment's reward, "
+                "or turn this off with --agent.no-reward-guard"
+            )
+        self._outliers = count
 
     def _say_once(self, line: str) -> None:
         if line not in self._said:

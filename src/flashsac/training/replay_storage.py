@@ -14,6 +14,7 @@ from flashsac.config.schema import ReplayConfig
 from flashsac.core.replay import Replay, layout, layout_bytes
 from flashsac.errors import NotEnoughMemory
 from flashsac.runs.layout import RING
+from flashsac.system.files import remove_tree
 from flashsac.system.memory import available_memory, size_text
 from flashsac.types import EnvSpec
 
@@ -72,7 +73,7 @@ def make_replay(
 
 def remove_ring(run_dir: Path) -> None:
     """The files of a replay on disk, once nobody needs them: a checkpoint has pieces of its own."""
-    shutil.rmtree(run_dir / RING, ignore_errors=True)
+    remove_tree(run_dir / RING)
 
 
 def _memory_map(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

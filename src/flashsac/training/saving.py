@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
 
 from flashsac.errors import CheckpointError, Diverged, RunDirectoryError
 from flashsac.policies.policy import Policy
 from flashsac.runs.checkpoint import Checkpoint, NotSaved, check_same, fingerprint
 from flashsac.runs.disk import free_bytes, rescue_policy
 from flashsac.runs.metrics import read_metrics
+from flashsac.runs.seal import MALFORMED
+from flashsac.sims.base import no_exit
 from flashsac.training.session import Session
 
 RETRY_SECONDS, REPEAT_SECONDS = 10.0, 60.0
@@ -27,6 +31,8 @@ class Saver:
 
     def __init__(self, session: Session, saved: Callable[[Path], None] = lambda path: None):
         self._session, self._saved = session, saved
+        self.stopping = False
+        """True once the run was told to stop."""
         self._best_failed = False
 
     def save(self, *, fatal: bool, with_env: bool = True) -> bool:
@@ -142,14 +148,30 @@ class Saver:
         )
 
     @contextlib.contextmanager
-    def on_failure(self) -> Iterator[None]:
-        """Whatever a simulator raises, what was learned until then is kept. Its own state is not to be trusted any more."""
+    def on_failure(self, doing: str) -> Iterator[None]:
+        """Whatever a simulator raises, what was learned until then is kept, and the error says where. The simulator's own state is not
+        to be trusted any more."""
         try:
-            yield
-        except Exception:
-            if self._session.step:
-                self.save(fatal=False, with_env=False)
+            with no_exit(doing):
+                yield
+        except BaseException as error:
+            # The second Ctrl-C, which ends a run at once, also arrives in the middle of a step.
+            if self._session.step and not (self.stopping and isinstance(error, KeyboardInterrupt)):
+                saved = self.save(fatal=False, with_env=False)
+                error.add_note(self._where_to_go_on() if saved else "No checkpoint could be written at this step.")
             raise
+
+    def _where_to_go_on(self) -> str:
+        run = self._session.run
+        resume = (
+            f"flashsac.resume({str(run.path)!r}, env)"
+            if run.task.startswith("custom:")
+            else f"flashsac resume {shlex.quote(str(run.path))}"
+        )
+        return (
+            f"A checkpoint of step {self._session.step:,} was saved: {self._session.store.newest}. Correct the environment, then go "
+            f"on with: {resume}"
+        )
 
     def require_finite_networks(self) -> None:
         """Before a save, which would push out a checkpoint that is still good. Not at every step: it waits for the device."""
@@ -171,20 +193,29 @@ class Saver:
 def restore(session: Session) -> list[str]:
     """Go on from the newest whole checkpoint; returns what to tell the user."""
     checkpoint, problems = session.store.load()
-    notes = [f"warning: {problem}" for problem in problems]
+    try:
+        return [*(f"warning: {problem}" for problem in problems), *_restore(session, checkpoint)]
+    except (SafetensorError, *MALFORMED) as error:
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step:,} does not fit this run ({type(error).__name__}: {error!s:.200}). Delete its "
+            f"folder to go on from an older one, or train anew with another --run-dir."
+        ) from error
+
+
+def _restore(session: Session, checkpoint: Checkpoint) -> list[str]:
+    notes: list[str] = []
     state, agent = checkpoint.state, session.agent
     check_same(state["spec"], session.env.spec)
     session.store.restore_replay(checkpoint, agent.replay)
     agent.load_state_dict(state["agent"])
     session.budget.owed, session.clock.seconds = state["owed"], state["seconds"]
-    if checkpoint.lost_until:
-        notes.append(_drop_lost_replay(session, checkpoint))
+    notes += _drop_lost_replay(session, checkpoint)
     session.episodes.load_state_dict(state["episodes"])
     session.metrics = state["metrics"]
     session.best.restore(state["best"])
     session.unwritten_rows = state.get("unwritten_rows", [])
     session.step, session.evaluation_due = checkpoint.step, state.get("evaluation_due", False)
-    session.watch.begin(agent.replay.invalid)
+    session.watch.begin(agent.replay.invalid, agent.reward_scale.outliers())
     session.row = next(iter(read_metrics(session.run.path / "metrics.csv")[-1:]), {})
     notes.append(f"resuming {session.run.task} at step {session.step:,} of {session.config.steps:,}")
     if state["env"] and session.env.load_state_dict(state["env"]):
@@ -194,13 +225,18 @@ def restore(session: Session) -> list[str]:
     return notes
 
 
-def _drop_lost_replay(session: Session, checkpoint: Checkpoint) -> str:
+def _drop_lost_replay(session: Session, checkpoint: Checkpoint) -> list[str]:
     agent = session.agent
-    agent.replay.lose_before(checkpoint.lost_until)
+    known, gaps = agent.replay.holes, checkpoint.lost_steps(agent.replay.oldest, agent.replay.head)
+    lost = [gap for gap in gaps if not any(first <= gap[0] and gap[1] <= stop for first, stop in known)]
+    if not lost:
+        return []
+    for first, stop in lost:
+        agent.replay.lose(first, stop)
     session.budget.owed = 0.0  # for transitions that are gone
     again = "" if agent.ready_to_learn else f"; learning goes on when there are {session.config.agent.warmup:,} again"
     left = f"{len(agent.replay):,} transitions are left{again}"
-    return f"warning: part of the replay is damaged and was dropped; {left}"
+    return [f"warning: part of the replay is damaged and was dropped; {left}"]
 
 
 def _begin_new_episodes(session: Session) -> str:

@@ -15,6 +15,7 @@ from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.errors import FlashSACError
 from flashsac.policies.evaluation import MAX_STEPS
 from flashsac.runs.directory import Run
+from flashsac.sims.base import no_exit
 from flashsac.sims.catalog import find_task
 from flashsac.sims.make import make_env
 from flashsac.sims.registry import choose_simulator
@@ -64,13 +65,14 @@ def resume_run(run: Run, task: Any, *, quiet: bool = False, hooks: Sequence[Hook
 
 def _make_env_and_build(run: Run, task: Any, *, resume: bool, quiet: bool, hooks: Sequence[Hooks]) -> Trainer:
     progress = Progress(run.config.steps, quiet)
-    env = make_env(task, run.config.env, device=run.config.device)
-    try:
-        run.config, notes = with_environment_facts(task, run.config, env.spec)
-    except BaseException:
-        env.close()
-        raise
-    return build_trainer(run, task, env, progress, resume=resume, hooks=hooks, notes=notes)
+    with no_exit("its start"):
+        env = make_env(task, run.config.env, device=run.config.device)
+        try:
+            run.config, notes = with_environment_facts(task, run.config, env.spec)
+        except BaseException:
+            env.close()
+            raise
+        return build_trainer(run, task, env, progress, resume=resume, hooks=hooks, notes=notes)
 
 
 def task_name(task: Any) -> str:

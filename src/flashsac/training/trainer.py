@@ -86,7 +86,7 @@ class Trainer:
     def stop(self) -> None:
         """End after the current step, with everything saved. A running evaluation is left to the resumed run."""
         session = self.session
-        self._stopped = True
+        self._stopped = self._saver.stopping = True
         with contextlib.suppress(RuntimeError):  # the signal may have come while something was being printed
             session.progress.say("stopping: saving a checkpoint (once more to stop at once) ...")
         if session.evaluator is not None and session.step < session.config.steps:
@@ -115,7 +115,7 @@ class Trainer:
 
     def _simulate(self, action: Tensor) -> Step:
         """Where the simulator has threads of its own, the agent learns meanwhile."""
-        with self._saver.on_failure():
+        with self._saver.on_failure("training"):
             if self._overlapping is None:
                 step = self.session.env.step(action)
                 self._after("simulation")
@@ -123,7 +123,7 @@ class Trainer:
             self._overlapping.send(action)
         self._after("simulation")
         self._learn()
-        with self._saver.on_failure():
+        with self._saver.on_failure("training"):
             step = self._overlapping.receive()
         self._after("simulation")
         return step
@@ -174,6 +174,7 @@ class Trainer:
             session.row = self._row(rate, scores)
             session.log.write(session.row)
             session.progress.row(session.row)
+            session.watch.outliers(int(session.row["reward_outliers"]))
             for hook in self.hooks:
                 hook.after_row(self, session.row)
         session.clock.start(session.step)  # evaluation is not training time
@@ -182,16 +183,23 @@ class Trainer:
         """Scores of the policy; None if the run was told to stop meanwhile."""
         session = self.session
         assert session.evaluator is not None
+        self._saver.require_finite_networks()
         policy = session.policy()
-        with self._saver.on_failure():
+        session.evaluation_due = True  # should the environment fail, the resumed run makes up for it
+        with self._saver.on_failure("evaluation"):
             try:
-                scores = session.evaluator.evaluate(policy).summary()
+                evaluation = session.evaluator.evaluate(policy)
             except EvaluationAbandoned:
                 return None
             except FlashSACError as error:
                 session.progress.say(f"warning: {error}\nTraining goes on; the next evaluation will be tried again.")
                 return {}
-        session.best.offer(session.step, scores, lambda path: self._saver.save_policy(policy, path))
+        scores = evaluation.summary()
+        if evaluation.problem:
+            unfit = "" if evaluation.can_be_best else ", and this policy cannot become the best"
+            session.progress.say(f"warning: {evaluation.problem}{unfit}; training goes on")
+        if evaluation.can_be_best:
+            session.best.offer(session.step, scores, lambda path: self._saver.save_policy(policy, path))
         return scores
 
     def _row(self, rate: float, scores: dict[str, float]) -> dict[str, float]:
@@ -201,6 +209,7 @@ class Trainer:
         row |= {name: value.item() for name, value in session.metrics.items()}
         return row | {
             "reward_scale": agent.reward_scale.scale().item(),
+            "reward_outliers": agent.reward_scale.outliers(),
             "learning_rate": agent.learning_rate(),
             "invalid": agent.replay.invalid,
             "seconds": session.clock.seconds,

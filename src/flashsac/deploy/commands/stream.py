@@ -1,4 +1,4 @@
-"""Commands from another process: lines `vx vy yaw`, by a pipe or by UDP."""
+"""Commands from another process of this machine: lines `vx vy yaw` by a pipe, datagrams `number vx vy yaw` by UDP."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ import numpy as np
 
 from flashsac.deploy.commands.base import Command, Commands
 from flashsac.errors import FlashSACError
+
+LONGEST_LINE = 512
+"""Bytes. A longer line is no command."""
+HIGHEST_NUMBER = 2**63 - 1
+"""Of a datagram: what time.monotonic_ns() can say."""
 
 
 class Stream(Commands):
@@ -71,8 +76,12 @@ class Lines(Stream):
             if lines is None:
                 return
             for line in lines:
-                if (velocity := parse(line)) is not None:
+                if (velocity := self._velocity(line)) is not None:
                     self._newest = velocity, time.monotonic()
+
+    def _velocity(self, line: bytes) -> np.ndarray | None:
+        """The command in a line, shape (3,); None for a line that must move nothing."""
+        return parse(line)
 
     @abc.abstractmethod
     def _receive(self) -> list[bytes] | None:
@@ -88,14 +97,38 @@ class Pipe(Lines):
 
     def _receive(self) -> list[bytes] | None:
         got = os.read(self._descriptor, 512)
-        *lines, self._rest = (self._rest + got).split(b"\n")
+        *lines, rest = (self._rest + got).split(b"\n")
+        self._rest = rest[: LONGEST_LINE + 1]  # the rest of a line that is too long makes no command of it
         return lines if got else None
 
 
+class Numbered:
+    """Takes lines `number vx vy yaw`, each with a higher number than all before.
+
+    One that was repeated, delayed or recorded moves nothing. A sender that takes time.monotonic_ns() as the number can be
+    started again and goes on."""
+
+    def __init__(self) -> None:
+        self._highest, self._noted = -1, False
+
+    def take(self, line: bytes) -> np.ndarray | None:
+        """The velocity, shape (3,); None for a line that must move nothing. The first such line is noted."""
+        numbered = parse_numbered(line)
+        if numbered is not None and numbered[0] > self._highest:
+            self._highest, velocity = numbered
+            return velocity
+        if line.strip() and not self._noted:
+            self._noted = True
+            wrong = "its number is not higher than the last" if numbered else "it is not `number vx vy yaw`"
+            print(f"note: a datagram was ignored: {wrong} (docs/deploy.md). Others may follow unnoted.", flush=True)
+        return None
+
+
 class Udp(Lines):
-    """Lines from UDP datagrams of this machine only, because their sender moves the robot."""
+    """Numbered lines in UDP datagrams, from this machine only, because their sender moves the robot."""
 
     def __init__(self, port: int):
+        self._numbered = Numbered()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", port))
         super().__init__(self._socket)
@@ -105,7 +138,11 @@ class Udp(Lines):
         return self._socket.getsockname()[1]
 
     def _receive(self) -> list[bytes]:
-        return self._socket.recv(512).split(b"\n")
+        datagram = self._socket.recv(LONGEST_LINE + 1)
+        return datagram.split(b"\n") if len(datagram) <= LONGEST_LINE else []  # the end of a longer one is cut off
+
+    def _velocity(self, line: bytes) -> np.ndarray | None:
+        return self._numbered.take(line)
 
     def close(self) -> None:
         super().close()
@@ -114,11 +151,20 @@ class Udp(Lines):
 
 def parse(line: bytes) -> np.ndarray | None:
     """Three finite numbers as a velocity, shape (3,); None for any other line, so that a garbled one moves nothing."""
+    if len(line) > LONGEST_LINE:
+        return None
     with contextlib.suppress(ValueError):
         values = np.array([float(word) for word in line.replace(b",", b" ").split()])
         if values.shape == (3,) and np.isfinite(values).all():
             return values
     return None
+
+
+def parse_numbered(line: bytes) -> tuple[int, np.ndarray] | None:
+    """The number and the velocity of a datagram; None for any other."""
+    number, *rest = line.replace(b",", b" ").split(maxsplit=1) or [b""]
+    velocity = parse(rest[0]) if rest and number.isdigit() and len(line) <= LONGEST_LINE else None
+    return None if velocity is None or int(number) > HIGHEST_NUMBER else (int(number), velocity)
 
 
 def open_udp(source: str) -> Udp:

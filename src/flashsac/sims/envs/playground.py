@@ -6,10 +6,8 @@ environment would repeat one episode's beginning for ever. Here the bare environ
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from torch import Tensor
 from flashsac.errors import FlashSACError, MissingExtra, RenderError
 from flashsac.sims.base import autoreset, first_obs
 from flashsac.sims.simulator import EnvRequest, Task
+from flashsac.system.cache import users_cache, why_not_ours
 from flashsac.system.gl import choose_gl_backend
 from flashsac.types import EnvSpec, Obs, Step
 
@@ -181,8 +180,8 @@ def _jax_device(device: str) -> Any:
 def _keep_compiled_code(jax: Any) -> None:
     """Compiling a humanoid takes minutes on a CPU; the next run finds it in the user's cache."""
     if jax.config.jax_compilation_cache_dir is None:
-        with contextlib.suppress(RuntimeError):  # no home: then it is compiled again
-            cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashsac", "jax")
+        cache = users_cache("jax")
+        if cache is not None and why_not_ours(cache) is None:  # else it is compiled again
             jax.config.update("jax_compilation_cache_dir", str(cache))
 
 

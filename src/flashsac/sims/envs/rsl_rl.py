@@ -20,7 +20,7 @@ from torch import Tensor
 
 from flashsac.errors import RenderError, UnsupportedSpace
 from flashsac.sims.base import Unsaved, first_obs, to_tensors
-from flashsac.types import EnvSpec, Obs, Step
+from flashsac.types import EnvSpec, Obs, Step, usable_reward
 
 _ACTOR_GROUPS = ("actor", "policy")
 """What rsl_rl 4 and later call the actor's group, and what 3 and before did."""
@@ -78,7 +78,7 @@ class RslRlVecEnv(Unsaved):
         found = _final_obs(extras, obs.keys())
         last = self._obs if found is None else found
         final_obs = {group: torch.where(ended[:, None], last[group], rows) for group, rows in obs.items()}
-        valid = self._usable & torch.isfinite(reward) & _finite(final_obs)
+        valid = self._usable & usable_reward(reward) & _finite(final_obs)
         if found is None:
             valid &= ~truncated
         # NaN cannot be acted on, and these environments cannot be reset one by one: nothing counts until they do it themselves.

@@ -28,6 +28,7 @@ from flashsac.errors import BadSimulation, FlashSACError
 from flashsac.sims.base import first_obs
 from flashsac.sims.vector.sequential import OneEnv, SequentialVecEnv, environment_seeds
 from flashsac.sims.vector.shared_rows import SharedRows
+from flashsac.system.children import children_on_safe_path
 from flashsac.types import EnvSpec, Obs, Step
 
 CLOSING_SECONDS = 5.0
@@ -54,7 +55,7 @@ class WorkerVecEnv:
         # Runs when this object is collected or the interpreter ends, before multiprocessing would wait for its children.
         self._stop = util.Finalize(self, _stop, (self._processes, self._pipes), exitpriority=100)
         try:
-            with _child_surroundings():
+            with _child_surroundings(), children_on_safe_path():
                 for index in range(num_envs):
                     self._start(make, index)
             first: EnvSpec = self._replies()[0]
@@ -233,7 +234,7 @@ def _attempt(function: Callable[[Any], Any], argument: Any) -> Any:
         return function(argument)
     except FlashSACError as error:
         return error
-    except Exception as error:
+    except BaseException as error:  # sys.exit too
         return BadSimulation(
             f"{multiprocessing.current_process().name} failed: {type(error).__name__}: {error}\n\n{traceback.format_exc()}\n"
             "The traceback is from the environment's own process. Correct the environment, or report this with the traceback."

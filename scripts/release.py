@@ -1,0 +1,82 @@
+"""Build a release into dist/: sdist, wheel, a bill of materials (CycloneDX), checksums. `make release` runs it in .venv.
+
+The wheel is tried in an environment of its own. Into it come only files whose hashes were verified, and torch; what is installed there
+in the end is what the bill of materials lists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
+
+ROOT = Path(__file__).parents[1]
+DIST = ROOT / "dist"
+PIP = [sys.executable, "-m", "pip", "--quiet"]
+HASHED = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--requirement"]
+
+
+def main() -> None:
+    """All steps in turn; the first that fails ends it."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    run(sys.executable, "-m", "hatchling", "build", "--directory", DIST)
+    version = ProjectMetadata(str(ROOT), PluginManager()).version
+    with tempfile.TemporaryDirectory() as folder:
+        python = install_wheel(Path(folder), version)
+        try_wheel(python, version)
+        bill_of_materials(Path(folder), python, DIST / f"flashsac-{version}.cdx.json")
+    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(DIST.iterdir())]
+    (DIST / "SHA256SUMS").write_text("".join(sums))
+    print(*sorted(file.name for file in DIST.iterdir()), sep="\n")
+
+
+def install_wheel(folder: Path, version: str) -> Path:
+    """The wheel with all its extras in an environment of its own; returns its Python."""
+    wheels, scratch = folder / "wheels", folder / "scratch"
+    run(*PIP, "download", "--dest", wheels, "--constraint", ROOT / "constraints.txt", "torch")
+    run(*PIP, "download", "--dest", wheels, *HASHED, ROOT / "requirements.lock")
+    venv.create(scratch, symlinks=True)
+    python = scratch / "bin" / "python"
+    offline = ["--no-index", "--find-links", wheels, "--find-links", DIST]
+    run(*PIP, "--python", python, "install", *offline, f"flashsac[all]=={version}")
+    return python
+
+
+def try_wheel(python: Path, version: str) -> None:
+    """The commands that need nothing but the wheel, away from the sources."""
+    run(*PIP, "--python", python, "check")
+    command = python.with_name("flashsac")
+    said = run(command, "--version", cwd=python.parent)
+    if said != f"flashsac {version}\n":
+        sys.exit(f"the wheel says that it is {said!r}, not {version}")
+    if "mujoco" not in run(command, "list", cwd=python.parent):
+        sys.exit("the wheel lists no tasks")
+
+
+def bill_of_materials(folder: Path, python: Path, out: Path) -> None:
+    """What is installed beside the wheel. The same environment gives the same file."""
+    tools = folder / "tools"
+    venv.create(tools, symlinks=True)
+    run(*PIP, "--python", tools / "bin" / "python", "install", *HASHED, ROOT / "constraints" / "release.lock")
+    options = ["--pyproject", ROOT / "pyproject.toml", "--output-format", "JSON", "--output-reproducible"]
+    run(tools / "bin" / "cyclonedx-py", "environment", *options, "--output-file", out, python)
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=cwd, env=environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"failed: {' '.join(map(str, command))}\n{done.stdout}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()
