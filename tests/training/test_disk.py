@@ -229,6 +229,23 @@ def test_room_for_the_policy_is_reserved(small_disk, capfd):
     assert not (run / ".reserve").exists()
 
 
+def test_a_policy_that_was_saved_elsewhere_is_removed_once_there_is_a_checkpoint(small_disk, tmp_path, monkeypatch):
+    """Somebody else took the room that was reserved."""
+    monkeypatch.chdir(tmp_path)
+    run, elsewhere = small_disk / "run", tmp_path / "run-policy-000000000600.safetensors"
+
+    class Fills(Hooks):
+        def after_row(self, trainer, row):
+            (run / ".reserve").unlink(missing_ok=True)
+            fill(small_disk)
+
+    settings = TINY | dict(checkpoint_every=0, eval=dict(every=0), hooks=[Fills()], quiet=True)
+    with meanwhile(elsewhere.exists, (small_disk / "filler").unlink):
+        assert flashsac.train(toy_envs.make_point, run_dir=str(run), **settings).step == 600
+    assert checkpoint_steps(run) == [600]
+    assert not elsewhere.exists()
+
+
 def test_a_disk_that_is_unmounted_ends_the_run(small_disk, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 

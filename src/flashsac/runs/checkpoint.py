@@ -8,6 +8,7 @@ what is new.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
@@ -164,6 +165,9 @@ class CheckpointStore:
         for path in layout.policies_alone(self.folder):
             if layout.step_of(path) <= until:
                 path.unlink(missing_ok=True)
+        for step in [step for step in self._rescued if step <= until]:
+            with contextlib.suppress(OSError):
+                self._rescued.pop(step).unlink()
 
     def _save_new_pieces(self, replay: Replay) -> None:
         if any(not (self.pieces_folder / piece["file"]).exists() for piece in self._pieces):
