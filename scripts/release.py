@@ -7,6 +7,7 @@ in the end is what the bill of materials lists.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -32,7 +33,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         python = install_wheel(Path(folder), version)
         try_wheel(python, version)
-        bill_of_materials(Path(folder), python, DIST / f"flashsac-{version}.cdx.json")
+        bill_of_materials(Path(folder), python, version)
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(DIST.iterdir())]
     (DIST / "SHA256SUMS").write_text("".join(sums))
     print(*sorted(file.name for file in DIST.iterdir()), sep="\n")
@@ -61,13 +62,16 @@ def try_wheel(python: Path, version: str) -> None:
         sys.exit("the wheel lists no tasks")
 
 
-def bill_of_materials(folder: Path, python: Path, out: Path) -> None:
+def bill_of_materials(folder: Path, python: Path, version: str) -> None:
     """What is installed beside the wheel. The same environment gives the same file."""
-    tools = folder / "tools"
+    tools, out = folder / "tools", DIST / f"flashsac-{version}.cdx.json"
     venv.create(tools, symlinks=True)
     run(*PIP, "--python", tools / "bin" / "python", "install", *HASHED, ROOT / "constraints" / "release.lock")
     options = ["--pyproject", ROOT / "pyproject.toml", "--output-format", "JSON", "--output-reproducible"]
     run(tools / "bin" / "cyclonedx-py", "environment", *options, "--output-file", out, python)
+    content = json.loads(out.read_text())
+    content["metadata"]["component"]["version"] = version  # pyproject.toml does not hold it
+    out.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
