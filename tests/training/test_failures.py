@@ -183,12 +183,13 @@ def test_eval_tells_of_some_void_episodes(tmp_path, capsys):
     assert "of 60 evaluation episodes broke the simulator" in capsys.readouterr().out
 
 
-def test_eval_of_a_policy_with_nan_weights_fails(tmp_path, capsys):
+@pytest.mark.parametrize("command", ["eval", "play", "export"])
+def test_a_policy_with_nan_weights_is_refused(tmp_path, capsys, command):
     run = tiny_run(tmp_path / "run", steps=200)
     policy = flashsac.load_policy(run)
     next(policy.actor.parameters()).data.fill_(float("nan"))
     policy.save(tmp_path / "nan.safetensors")
-    assert main(["eval", str(tmp_path / "nan.safetensors"), "--task", "tests.toy_envs:make_point"]) == 1
+    assert main([command, str(tmp_path / "nan.safetensors"), "--task", "tests.toy_envs:make_point"]) == 1
     assert "holds NaN or Inf in its weights" in capsys.readouterr().err
 
 

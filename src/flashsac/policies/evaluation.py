@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from flashsac.config.schema import EnvConfig
-from flashsac.errors import BadSimulation, Diverged, EvaluationAbandoned, FlashSACError
+from flashsac.errors import BadSimulation, EvaluationAbandoned, FlashSACError
 from flashsac.policies.find import PolicyOnTask
 from flashsac.policies.policy import Policy
 from flashsac.sims.base import no_exit
@@ -118,7 +118,8 @@ class Evaluator:
 
     def evaluate(self, policy: Acting, alive: Callable[[], None] = lambda: None) -> Evaluation:
         """Run the episodes, the same ones every time; calls `alive` after every step."""
-        require_finite_weights(policy)
+        if isinstance(policy, Policy):
+            policy.require_finite()
         num_envs = self.env.spec.num_envs
         returns, lengths = torch.zeros(num_envs), torch.zeros(num_envs)
         success, void = torch.full((num_envs,), float("nan")), torch.zeros(num_envs, dtype=torch.bool)
@@ -152,21 +153,9 @@ class Evaluator:
         self.env.close()
 
 
-def require_finite_weights(policy: Acting) -> None:
-    """Refuse a policy whose actions could only be NaN."""
-    if not isinstance(policy, Policy):
-        return
-    for name, tensor in policy.weights().items():
-        if not torch.isfinite(tensor).all():
-            raise Diverged(
-                f"this policy for {policy.task} holds NaN or Inf in its weights ({name}), so it cannot act. Its training diverged, or "
-                "the file is damaged: take another checkpoint of the run (--checkpoint)."
-            )
-
-
 def evaluate_policy(located: PolicyOnTask, episodes: int, seed: int) -> Evaluation:
     """Evaluate a trained policy in environments of its own; raises if all episodes are void."""
-    require_finite_weights(located.policy)
+    located.policy.require_finite()
     with (
         no_exit("evaluation"),
         contextlib.closing(Evaluator(more_like(located.task), located.env, episodes, seed)) as evaluator,

@@ -23,7 +23,7 @@ from safetensors.torch import load, save
 
 from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.errors import EvaluationAbandoned, EvaluationLost, FlashSACError
-from flashsac.policies.evaluation import Evaluation, Evaluator, require_finite_weights
+from flashsac.policies.evaluation import Evaluation, Evaluator
 from flashsac.policies.policy import Policy, policy_from
 from flashsac.sims.make import must_evaluate_apart
 from flashsac.sims.user_env import more_like
@@ -80,7 +80,7 @@ class ProcessEvaluator:
         self._abandoned = False
 
     def evaluate(self, policy: Policy) -> Evaluation:
-        require_finite_weights(policy)
+        policy.require_finite()
         self._child = child = self._child or self._start()
         if self._abandoned:
             raise EvaluationAbandoned("told to stop")

@@ -15,7 +15,7 @@ from flashsac.config.checks import coerce
 from flashsac.config.schema import AgentConfig, EnvConfig, TrainConfig
 from flashsac.core.encoders.build import Encoder, make_encoder
 from flashsac.core.networks import Actor, make_actor
-from flashsac.errors import CheckpointError, FlashSACError
+from flashsac.errors import CheckpointError, Diverged, FlashSACError
 from flashsac.policies.policy_file import read_policy_file, write_policy_file
 from flashsac.runs.provenance import version
 from flashsac.runs.seal import MALFORMED
@@ -91,6 +91,15 @@ class Policy:
     def weights(self) -> dict[str, Tensor]:
         """What `policy_from` takes, on the CPU."""
         return {name: value.cpu().contiguous() for name, value in _weights(self.actor, self.encoder).items()}
+
+    def require_finite(self) -> None:
+        """Raise if the weights hold NaN or Inf: every action could only be NaN."""
+        for name, tensor in _weights(self.actor, self.encoder).items():
+            if not torch.isfinite(tensor).all():
+                raise Diverged(
+                    f"this policy for {self.task} holds NaN or Inf in its weights ({name}), so it cannot act. Its training diverged, "
+                    "or the file is damaged: take another checkpoint of the run (--checkpoint)."
+                )
 
     def to(self, device: torch.device | str | None) -> Policy:
         """Moves it, and returns it."""
@@ -193,7 +202,9 @@ def read_policy(file: Path) -> Policy:
         raise CheckpointError(
             f"{file} is not a flashsac policy of format {FORMAT}. Load files written by `flashsac train`."
         )
-    return policy_from(meta, tensors, source=file)
+    policy = policy_from(meta, tensors, source=file)
+    policy.require_finite()
+    return policy
 
 
 def policy_from(meta: dict[str, Any], tensors: dict[str, Tensor], source: str | Path) -> Policy:
