@@ -306,11 +306,11 @@ def test_rare_nans_are_dropped_counted_and_reported(tmp_path):
 
 
 def test_too_little_memory(tmp_path):
-    # Thirty million million transitions fit in no computer.
+    # Nine million million transitions fit in no computer.
     with pytest.raises(NotEnoughMemory, match="--replay.storage disk"):
-        tiny_run(tmp_path / "run", steps=3 * 10**13, replay=dict(capacity=3 * 10**13, storage="ram"))
+        tiny_run(tmp_path / "run", steps=9 * 10**12, replay=dict(capacity=9 * 10**12, storage="ram"))
     with pytest.raises(NotEnoughMemory, match="for its checkpoints"):
-        tiny_run(tmp_path / "run", steps=3 * 10**13, replay=dict(capacity=3 * 10**13, storage="disk"))
+        tiny_run(tmp_path / "run", steps=9 * 10**12, replay=dict(capacity=9 * 10**12, storage="disk"))
 
 
 def test_replay_on_the_device_gives_the_same_run(tmp_path):

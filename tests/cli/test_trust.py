@@ -90,7 +90,7 @@ def test_neither_workers_nor_the_evaluation_process_do(traps, flashsac_in):
 def test_nor_does_what_torch_starts_in_order_to_compile(traps, tmp_path, flashsac_in):
     cache = tmp_path / "cache"
     quick = (*SHORT, "--steps", "104", "--eval.every", "0", "--no-video", "--run-dir", "run")
-    flashsac_in(traps, "train", "gym:Pendulum-v1", *quick, XDG_CACHE_HOME=str(cache))
+    flashsac_in(traps, "train", "gym:Pendulum-v1", *quick, TORCHINDUCTOR_CACHE_DIR=str(cache))
     assert any(cache.rglob("*")), "it was compiled"
 
 

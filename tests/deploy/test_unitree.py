@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import subprocess
 import sys
 import threading
@@ -236,14 +237,15 @@ def test_damps_when_the_loop_hangs(fake):
 def test_the_remote_stops_it(fake, keys):
     robot = UnitreeRobot(BLIND_G1, watchdog=5.0)
 
+    asked = itertools.count()
+
     def press(obs: np.ndarray) -> np.ndarray:
-        fake.keys = 1 << 9 if robot.now() < began + 0.2 else keys
+        fake.keys = 1 << 9 if next(asked) < 10 else keys
         return np.zeros(29)
 
-    began = robot.now()
     episode = loop(robot, press).run(5.0, damp=0.02)
     assert episode.stopped == "stopped by the remote"
-    assert 0.15 < episode.seconds < 2.0, "B alone does nothing"
+    assert next(asked) > 10, "B alone does nothing"
     fake.keys = 0
     robot.write(DEFAULT, STIFFNESS, np.ones(29))
     time.sleep(0.1)
