@@ -72,6 +72,14 @@ def test_a_snapshot_does_not_follow_the_networks():
     assert np.array_equal(policy(np.ones(3)), before)
 
 
+def test_a_policy_gives_the_same_file_each_time(tmp_path):
+    _, policy = learner_and_policy(NUMBERS, SMALL)
+    files = [tmp_path / f"{i}.safetensors" for i in range(8)]
+    for file in files:
+        policy.save(file)
+    assert len({file.read_bytes() for file in files}) == 1
+
+
 def test_every_damaged_byte_of_a_file_is_noticed(tmp_path):
     _, policy = learner_and_policy(NUMBERS, dataclasses.replace(SMALL, actor_width=2, blocks=1))
     file = tmp_path / "policy.safetensors"

@@ -27,10 +27,20 @@ _SEAL = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 def write_policy_file(path: Path, meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write the file and wait until it is on the disk. The checksum is computed before anything is written."""
-    content = save(tensors, {KEY: json.dumps(meta), CHECKSUM: _UNSEALED})
+    content = _ordered(save(tensors, {KEY: json.dumps(meta), CHECKSUM: _UNSEALED}))
     digest = hashlib.sha256(content).hexdigest()
     path.write_bytes(_SEAL.sub(f'"{CHECKSUM}":"{digest}"'.encode(), content, count=1))
     sync(path)
+
+
+def _ordered(content: bytes) -> bytes:
+    """The file with its metadata in order: safetensors writes it in a random one, but a policy shall give the same bytes each time."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # aligned, as the format wants it
+    return len(text).to_bytes(8, "little") + text + content[end:]
 
 
 def read_policy_file(file: Path) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
