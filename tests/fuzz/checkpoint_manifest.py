@@ -66,10 +66,10 @@ def seeds() -> list[bytes]:
     return [_valid()]
 
 
-def attack(data: bytes) -> None:
+def attack(data: bytes) -> bool:
     """The bytes with a right checksum, and as the whole file."""
     _valid()
-    run = _run()[1]
+    run, accepted = _run()[1], False
     line = data.replace(b"\n", b" ")
     for content in (
         line + b"\n" + hashlib.sha256(line).hexdigest().encode() + b"\n",
@@ -81,8 +81,10 @@ def attack(data: bytes) -> None:
         try:
             checkpoint, _ = store.load()
             checkpoint.lost_steps(0, 100)
+            accepted = True
         except FlashSACError:
             pass
         store.reached(100)
         for _ in saved_records(run):
             pass
+    return accepted

@@ -26,7 +26,7 @@ def seeds() -> list[bytes]:
     ]
 
 
-def attack(data: bytes) -> None:
+def attack(data: bytes) -> bool:
     numbered = Numbered()
     numbered.take(b"5 0 0 0")
     slowest, fastest = np.array(ROBOT.command_range).T
@@ -46,3 +46,4 @@ def attack(data: bytes) -> None:
             assert np.isfinite(velocity).all()
             told = SAFETY.command(Command(velocity))
             assert np.all((told >= slowest) & (told <= fastest))
+    return any(velocity is not None for velocity in velocities)

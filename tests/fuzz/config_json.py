@@ -46,11 +46,13 @@ def _sealed(data: bytes) -> bytes:
         return data
 
 
-def attack(data: bytes) -> None:
+def attack(data: bytes) -> bool:
     """The bytes as the file, and with the checksum that belongs to them."""
-    run = Path(_run().name)
+    run, accepted = Path(_run().name), False
     for content in (data, _sealed(data)):
         (run / "config.json").write_bytes(content)
         for read in (read_config, read_task_and_seed, lambda path: Run.open(path).close()):
             with contextlib.suppress(FlashSACError), contextlib.redirect_stderr(io.StringIO()):
                 read(run)
+                accepted = True
+    return accepted

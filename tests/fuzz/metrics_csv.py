@@ -34,7 +34,7 @@ def seeds() -> list[bytes]:
     ]
 
 
-def attack(data: bytes) -> None:
+def attack(data: bytes) -> bool:
     run = Path(_run().name)
     (run / "metrics.csv").write_bytes(data)
     for columns in ((), COLUMNS):
@@ -45,3 +45,4 @@ def attack(data: bytes) -> None:
         curve = read_curve(run)
         if curve is not None:
             band([curve], "step")
+    return bool(rows)

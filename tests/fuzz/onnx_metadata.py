@@ -29,7 +29,7 @@ def seeds() -> list[bytes]:
     return [info("playground:G1JoystickFlatTerrain", ROBOT), info("any:Task", None)]
 
 
-def attack(data: bytes) -> None:
+def attack(data: bytes) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.onnx"
         file.write_bytes(sealed(_network() + _field(14, _field(1, KEY.encode()) + _field(2, data))))
@@ -38,11 +38,12 @@ def attack(data: bytes) -> None:
             describe(policy.info)
             robot = policy.robot()
         except FlashSACError:
-            return
+            return False
     limits, own = MotorLimits(robot), {joint.name: joint.limits for joint in ROBOT.joints}
     assert ((limits.stop_damping > 0) & (limits.stop_damping <= limits.damping)).all()
     assert robot.name != ROBOT.name or all(limits.torque <= [own[name].torque for name in limits.names])
     policy({name: np.zeros(shape, np.float32) for name, shape in robot.shapes().items()})
+    return True
 
 
 @functools.cache

@@ -39,8 +39,9 @@ def seeds() -> list[bytes]:
     return [json.dumps(NUMBERS.meta).encode(), json.dumps(IMAGES.meta).encode(), whole]
 
 
-def attack(data: bytes) -> None:
+def attack(data: bytes) -> bool:
     """The bytes as a file, and as the header of a file whose weights are right."""
+    accepted = False
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.safetensors"
         for content in (data, _file(data, NUMBERS), _file(data, IMAGES)):
@@ -50,5 +51,7 @@ def attack(data: bytes) -> None:
                 repr(policy)
                 policy.env_config()
                 policy.named_task()
+                accepted = True
             except FlashSACError:
                 pass
+    return accepted

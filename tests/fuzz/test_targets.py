@@ -14,9 +14,10 @@ TARGETS = targets()
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_the_seeds_are_accepted(name):
-    for data in TARGETS[name].seeds():
-        TARGETS[name].attack(data)
+def test_valid_input_is_accepted(name):
+    """Else nothing behind the first check is ever attacked. Some seeds are valid only up to a later check."""
+    accepted = [TARGETS[name].attack(data) for data in TARGETS[name].seeds()]
+    assert any(accepted)
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -19,7 +19,7 @@ from flashsac.errors import FlashSACError
 LONGEST_LINE = 512
 """Bytes. A longer line is no command."""
 HIGHEST_NUMBER = 2**63 - 1
-"""Of a datagram: what time.monotonic_ns() can say."""
+"""The highest number of a datagram: what time.monotonic_ns() can say."""
 
 
 class Stream(Commands):
