@@ -34,6 +34,11 @@ DROPPED_SUBJECT = frozenset(
     "stands starts steps stops stores takes tells trains tries turns updates uses waits watches works wraps writes".split()
 )
 """Third-person verbs: "Runs a session" leaves out who runs it. Write "Run a session", or name the subject."""
+ALSO_NOUNS = frozenset(
+    "calls changes checks copies counts ends maps means measures names needs plays prints records reports returns runs samples sets "
+    "starts steps stops stores updates uses works".split()
+)
+"""Verbs among them that may be a plural: flagged only before an article or the like."""
 ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|Eq|Fig|Sec|al|approx|no)\.(?=\s)", re.IGNORECASE)
 SENTENCE_END = re.compile(r"(?<=[.!?])[)\"'*_”]*\s+(?=[^a-z])")
 WORD = re.compile(r"[^\W_](?:[\w'’.,/:%+-]*\w)?")
@@ -140,8 +145,9 @@ def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
 
 def _check_docstring(node: ast.Constant) -> Iterator[Finding]:
     text = str(node.value).strip()
-    first = re.match(r"([A-Za-z]+)(,| (?:of|per|until|and|beside)\b)?", text)  # "Steps per second" is a noun
-    if first and first[1].lower() in (NO_SUBJECT if first[2] else NO_SUBJECT | DROPPED_SUBJECT):
+    first = re.match(r"([A-Za-z]+)( (?:a|an|the|its?|every|each|all|one|what|how|whether|this|these)\b)?", text)
+    noun = first and first[1].lower() in ALSO_NOUNS and not first[2]  # "Steps per second", but "Steps the environment"
+    if first and not noun and first[1].lower() in NO_SUBJECT | DROPPED_SUBJECT:
         yield node.lineno, f"docstring without its subject: {text.splitlines()[0]}"
     fence = False
     paragraph: list[str] = []

@@ -86,7 +86,7 @@ class Agent:
         return self._explore(shown, self.noise.next()).to(self.spec.device)
 
     def observe(self, obs: Obs, action: Tensor, step: Step) -> None:
-        """Stores one transition of every environment. A reward that is no usable number makes its transition invalid."""
+        """Store one transition of every environment. A reward that is no usable number makes its transition invalid."""
         step = step._replace(valid=step.valid & usable_reward(step.reward))
         self.replay.add(obs, action, step)
         self.reward_scale.observe(step.reward, step.terminated | step.truncated, step.valid)
@@ -115,7 +115,7 @@ class Agent:
         return end + 0.5 * (start - end) * (1 + math.cos(math.pi * progress))
 
     def restart_episodes(self, obs: Obs) -> None:
-        """Closes the open episodes and continues from `obs`, because the simulator was reset (a resumed run)."""
+        """Close the open episodes and continue from `obs`, because the simulator was reset (a resumed run)."""
         self.replay.truncate_episodes(obs)
         self.reward_scale.restart()
 

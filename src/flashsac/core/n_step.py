@@ -13,7 +13,7 @@ TERMINATED, TRUNCATED, INVALID = 1, 2, 4
 
 
 class Windows:
-    """Reads n-step windows from the storage. It holds only tensors and constants, so it can be compiled."""
+    """A reader of n-step windows in the storage. It holds only tensors and constants, so it can be compiled."""
 
     def __init__(self, storage: Storage, discount: float, n_step: int):
         self.action, self.reward = storage.action, storage.reward

@@ -114,7 +114,7 @@ class Replay:
         return max(0, self.tail - self.lookback)
 
     def add(self, obs: Obs, action: Tensor, step: Step) -> None:
-        """Stores one step of every environment. action: (envs, action_dim)."""
+        """Store one step of every environment. action: (envs, action_dim)."""
         slot, next_slot = self.head % self.slots, (self.head + 1) % self.slots
         valid = step.valid
         self._finals_before[slot] = self.finals
@@ -132,7 +132,7 @@ class Replay:
         self._advance_tail()
 
     def truncate_episodes(self, obs: Obs) -> None:
-        """Ends the newest steps as truncated and starts from `obs`, because the simulator was reset (a resumed run)."""
+        """End the newest steps as truncated and start from `obs`, because the simulator was reset (a resumed run)."""
         next_slot = self.head % self.slots
         if self.head:
             last = (self.head - 1) % self.slots
@@ -286,7 +286,7 @@ class Replay:
 
 
 def to_device_async(x: Tensor, device: torch.device) -> Tensor:
-    """Sends `x` to an accelerator without waiting. The driver copies unpinned memory at once, so `x` may be freed.
+    """Send `x` to an accelerator without waiting. The driver copies unpinned memory at once, so `x` may be freed.
 
     A copy to the CPU waits: otherwise it would be read before it is complete.
     """

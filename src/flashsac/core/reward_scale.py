@@ -52,7 +52,7 @@ class RewardScale:
             self.stats = self._guard.observe(reward, valid, before, self.stats, self.returns)
 
     def restart(self) -> None:
-        """Starts every episode's return from zero."""
+        """Start every episode's return from zero."""
         self.returns.zero_()
 
     def scale(self) -> Tensor:
@@ -77,13 +77,14 @@ class RewardScale:
 
 
 class JumpGuard:
-    """Holds a jump of the rewards back from the statistics of returns until a second, independent jump confirms it.
+    """A guard that holds a jump of the rewards back until a second, independent jump confirms it.
 
     A jump is a reward beyond FACTOR times the largest return so far. (A return grows by at most one reward a step.) While a jump is
-    open, the scale follows the statistics from before it, and the paper's statistics go on beside them. A second jump confirms the
-    level if it comes from another environment, or from the same one at least APART steps later: the paper's statistics hold again
-    and nothing was lost. Without a second jump within HORIZON transitions the first was an outlier: the statistics from before it
-    are taken up again.
+    open, the scale follows the statistics from before it, and the paper's statistics go on beside them.
+
+    A second jump confirms the level if it comes from another environment, or from the same one at least APART steps later. Then the
+    paper's statistics hold again and nothing was lost. Without a second jump within HORIZON transitions, the first was an outlier.
+    Then the statistics from before it are taken up again.
 
     Everything is a tensor on the simulator's device, and the training loop never reads it.
     """

@@ -19,7 +19,7 @@ from flashsac.deploy.unitree import UnitreeRobot
 from flashsac.robots.description import Robot
 
 HearRemote = Callable[[Sequence[int]], None]
-"""Takes the bytes of the robot's remote."""
+"""A function that takes the bytes of the robot's remote."""
 
 
 class Backend(abc.ABC):
@@ -39,7 +39,7 @@ class Backend(abc.ABC):
 
     @property
     def moves_hardware(self) -> bool:
-        """Whether motors of a real robot move: it must be told to begin, and its source of commands must be alive."""
+        """True if motors of a real robot move. Then an operator must start it, and its source of commands must be alive."""
         return False
 
     @property

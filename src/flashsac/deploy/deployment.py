@@ -36,11 +36,11 @@ class DeployOptions:
     """Velocity to follow: forwards, sideways (m/s), turning (rad/s).
     Default: 0.5 0 0 in MuJoCo, zero for a real robot."""
     commands: str | None = None
-    """Instead: a script (CSV or JSON of seconds,vx,vy,yaw), stdin (lines `vx vy yaw` of another process),
-    udp:PORT (datagrams `number vx vy yaw` of another process on this machine, each with a higher number than the last),
-    or remote (the sticks of the real robot's remote)."""
+    """A source of commands that replaces --command: FILE, stdin, udp:PORT or remote. FILE is a CSV or JSON of seconds,vx,vy,yaw.
+    With stdin, it takes lines `vx vy yaw` of another process. With udp:PORT, it takes datagrams `number vx vy yaw` of a process on
+    this machine; each number must be higher than the last. With remote, it takes the sticks of the real robot's remote."""
     keyboard: bool = False
-    """Instead: keys of this terminal."""
+    """Take commands from the keys of this terminal."""
     seconds: Annotated[float, Between(0, 7200, "(]")] = 20.0
     """Length of an episode under the policy."""
     episodes: Annotated[int, AtLeast(1)] = 1
@@ -132,7 +132,7 @@ def _episodes(
 
 
 def exit_code(rows: list[dict[str, Any]]) -> int:
-    """For scripts: 0 if every episode came to its end, 130 after Ctrl-C or another signal, else 3."""
+    """Return 0 if every episode came to its end, 130 after Ctrl-C or another signal, else 3."""
     stopped = [row["stopped"] for row in rows if row["stopped"]]
     return 0 if not stopped else 130 if BY_HAND in stopped else 3
 

@@ -53,7 +53,7 @@ class Episode:
 
 
 class Pace:
-    """Lets every motor step begin on time, if the last one was done by then."""
+    """A clock that lets every motor step begin on time, if the last one was done by then."""
 
     def __init__(self, period: float, real_time: bool):
         self._period, self._real_time = period, real_time

@@ -21,7 +21,7 @@ def check_blind(robot: Robot) -> None:
 
 
 class Observer:
-    """Builds the observation once per policy step; remembers past actions and the phase of the gait."""
+    """The builder of observations, called once per policy step. It remembers past actions and the phase of the gait."""
 
     def __init__(self, robot: Robot, *, noise: float = 0.0, seed: int = 0):
         self.robot, self.noise = robot, noise

@@ -75,7 +75,7 @@ def checksum(content: bytes) -> str:
 
 
 class OnnxPolicy:
-    """Maps observations to actions in [-1, 1], shape (joints,) or (batch, joints)."""
+    """A policy that maps observations to actions in [-1, 1], shape (joints,) or (batch, joints)."""
 
     def __init__(self, path: str | Path, *, threads: int = 1):
         try:

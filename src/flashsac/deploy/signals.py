@@ -10,7 +10,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def stop_on_signals() -> None:
-    """From now on each of SIGNALS raises KeyboardInterrupt, once."""
+    """Let each of SIGNALS raise KeyboardInterrupt, once, from now on."""
     for name in SIGNALS:
         signal.signal(name, _interrupt)
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # Ctrl-Z: a suspended loop cannot catch a robot that falls

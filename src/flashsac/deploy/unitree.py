@@ -42,8 +42,13 @@ class _Order:
 class UnitreeRobot(RobotInterface):
     """A thread repeats the newest order at the motor rate.
 
-    It damps for good in four cases, and `problem` tells the loop: the loop gave no order for `watchdog` seconds,
-    nothing got through to the robot for as long, an order was out of range, or somebody pressed stop on the remote."""
+    It damps for good in four cases, and `problem` tells the loop which one it was:
+
+    - the loop gave no order for `watchdog` seconds;
+    - nothing got through to the robot for as long;
+    - an order was out of range;
+    - somebody pressed stop on the remote.
+    """
 
     def __init__(
         self,
@@ -199,8 +204,8 @@ class _Sdk:
             from unitree_sdk2py.utils.crc import CRC
         except ImportError as error:
             raise MissingExtra(
-                f"--robot unitree needs unitree_sdk2py ({error}), which is not on PyPI: install it from Unitree's repository "
-                "unitree_sdk2_python, with a CycloneDDS 0.10 that you built and named in CYCLONEDDS_HOME (docs/deploy.md)."
+                f"--robot unitree needs unitree_sdk2py ({error}), which is not on PyPI. Install it from Unitree's repository "
+                "unitree_sdk2_python. It needs a CycloneDDS 0.10 that you built and named in CYCLONEDDS_HOME (docs/deploy.md)."
             ) from None
         try:
             channel.ChannelFactoryInitialize(0, network)

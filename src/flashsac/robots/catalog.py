@@ -17,11 +17,11 @@ ROBOTS = {
     "playground:G1JoystickFlatTerrain": G1_JOYSTICK,
     "playground:G1JoystickRoughTerrain": G1_JOYSTICK,
 }
-"""By task. An entry here is all that makes a task's policies deployable."""
+"""The robot of each task. An entry here is all that makes a task's policies deployable."""
 
 
 def robot_of(task: str, options: Sequence[str] = ()) -> Robot | None:
-    """As a policy knows it that was trained with these --env.options."""
+    """The robot as a policy knows it that was trained with these --env.options."""
     robot = ROBOTS.get(task)
     if robot is None or not options:
         return robot

@@ -99,7 +99,7 @@ class Robot:
 
     name: str
     joints: tuple[Joint, ...]
-    """In the order of the policy's actions."""
+    """The joints, in the order of the policy's actions."""
     action_scale: tuple[float, ...]
     """Radians from the default pose per unit of action, by joint."""
     observation: tuple[Term, ...]
@@ -110,7 +110,7 @@ class Robot:
     motor_hz: Annotated[float, Between(50, 5000, "[]")] = 200.0
     """A whole multiple of `policy_hz`."""
     gait_hz: Annotated[float | None, Between(0.1, 10, "[]")] = None
-    """Steps a second of the phase, where the policy sees one."""
+    """Gait cycles a second, where the policy sees the phase of its gait."""
     command_range: tuple[Range, Range, Range] = ((-1.0, 1.0), (-0.5, 0.5), (-1.0, 1.0))
     """Commands it was trained on, lowest and highest: forwards, to the left, m/s; turning, rad/s."""
 

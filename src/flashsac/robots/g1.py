@@ -40,7 +40,7 @@ G1_LIMITS = (
     | _MIDDLE
     | {f"right_{name}": _right(name, limits) for name, limits in _LEFT.items()}
 )
-"""By the joint's name: stops and torques of its menagerie model, speeds of its motors (mjlab)."""
+"""Limits by joint name: stops and torques of its menagerie model, speeds of its motors (mjlab)."""
 
 
 JOINTS = (
@@ -98,7 +98,7 @@ OBSERVATION = (
     Term("joint_velocity", len(JOINTS), noise=1.5),
     Term("last_action", len(JOINTS)),
 )
-"""In the order of the paper's observation vector."""
+"""Terms of the paper's observation vector, in its order."""
 
 HEIGHT_MAP = (17, 11)
 """Points ahead and to the side that the critic knows the height of."""

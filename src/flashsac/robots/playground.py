@@ -105,7 +105,7 @@ def g1_joystick(options: Sequence[str] = ()) -> Robot:
 
 
 def _told(options: Sequence[str]) -> dict[str, float]:
-    """By name; the last one counts, as in training."""
+    """Return the options by name; the last one of a name counts, as in training."""
     told = dict(option.split("=", 1) for option in options)
     for name, value in told.items():
         if name not in SETTINGS and not OF_TRAINING_ALONE.fullmatch(name):

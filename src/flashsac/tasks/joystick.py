@@ -62,7 +62,7 @@ _BY_NAME = {
 
 
 def annotate_spec(spec: EnvSpec, task: str) -> EnvSpec:
-    """Adds where the velocity is and how everything looks in a mirror, if the task is one of these."""
+    """Add where the velocity is and how everything looks in a mirror, if the task is one of these."""
     robot = next((robot for start, robot in _BY_NAME.items() if task.startswith(start)), None)
     if robot is None or "critic" not in spec.obs:
         return spec

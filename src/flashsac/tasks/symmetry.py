@@ -1,7 +1,7 @@
 """How observations and actions look in a mirror that exchanges left and right, built from the names of joints and feet.
 
-The mirror is the plane through the robot's middle: y turns round, x and z stay. Velocities and forces are reflected with it;
-rotations (angular velocities, joints that roll or yaw) turn the other way in exactly those directions where velocities do not.
+The mirror is the plane through the robot's middle: y turns round, x and z stay. Velocities and forces are reflected with it.
+Rotations (angular velocities, joints that roll or yaw) change sign in exactly those directions where velocities do not.
 """
 
 from __future__ import annotations
@@ -12,8 +12,17 @@ from typing import Literal
 from flashsac.types import Mirror
 
 Kind = Literal["polar", "axial", "command", "joints", "feet", "feet_polar", "grid", "scalar"]
-"""polar: a velocity, force or direction; axial: an angular velocity; command: forward, sideways, turning; joints: one number a joint;
-feet: one a foot; feet_polar: one polar vector a foot; grid: lines from right to left; scalar: the same on both sides."""
+"""Kinds of numbers in an observation:
+
+- polar: a velocity, force or direction
+- axial: an angular velocity
+- command: forward, sideways, turning
+- joints: one number a joint
+- feet: one number a foot
+- feet_polar: one polar vector a foot
+- grid: lines from right to left
+- scalar: the same on both sides
+"""
 
 _SIDES = (("left", "right"), ("Left", "Right"), ("FL", "FR"), ("RL", "RR"))
 OTHER_SIDE = {a: b for pair in _SIDES for a, b in (pair, reversed(pair))}

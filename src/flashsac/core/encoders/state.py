@@ -21,7 +21,7 @@ class Features(NamedTuple):
 
 
 class StateEncoder(nn.Module):
-    """Passes vectors through. The critic gets the privileged ones where there are any."""
+    """An encoder that passes vectors through. The critic gets the privileged ones where there are any."""
 
     METRICS: ClassVar[dict[str, str]] = {}
     """The metrics of `auxiliary_loss`: name and meaning."""

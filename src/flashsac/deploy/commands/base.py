@@ -29,7 +29,7 @@ class Commands(abc.ABC):
     """A source of commands. The defaults suit a source that has a command from the start."""
 
     needs_real_time = False
-    """Whether the loop must keep to the clock, because a person or another process sends the commands."""
+    """True if the loop must keep to the clock, because a person or another process sends the commands."""
 
     @property
     def begins_when(self) -> str | None:

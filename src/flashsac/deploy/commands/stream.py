@@ -103,7 +103,7 @@ class Pipe(Lines):
 
 
 class Numbered:
-    """Takes lines `number vx vy yaw`, each with a higher number than all before.
+    """A reader of lines `number vx vy yaw`, each with a higher number than all before.
 
     One that was repeated, delayed or recorded moves nothing. A sender that takes time.monotonic_ns() as the number can be
     started again and goes on."""

@@ -39,7 +39,7 @@ class FlashSACRunnerCfg(RslRlBaseRunnerCfg):
     max_iterations: int = 2_000
     """The maximum number of iterations; the default comes to the paper's 50 million transitions with 1024 environments."""
     logger: Literal["wandb", "tensorboard"] = "tensorboard"
-    """Where metrics go; metrics.csv and TensorBoard's files are always written."""
+    """The sink of metrics; metrics.csv and TensorBoard's files are always written."""
     algorithm: AgentConfig = dataclasses.field(default_factory=AgentConfig)
     """The algorithm; the defaults are the paper's for many parallel environments."""
     history: int = 0
@@ -53,8 +53,11 @@ class FlashSACRunnerCfg(RslRlBaseRunnerCfg):
 
 
 def settings_like(ppo: Any) -> FlashSACRunnerCfg | None:
-    """FlashSAC's settings for a task that is registered with PPO's. None for one from pictures, and for settings of another kind, as
-    a plug-in may have: an error while mjlab loads us would take all our tasks away."""
+    """FlashSAC's settings for a task that is registered with PPO's.
+
+    None for a task from pictures, and for settings of another kind, as a plug-in may have. Raising an error while mjlab loads this
+    module would take all its tasks away.
+    """
     from_pixels = getattr(getattr(ppo, "actor", None), "cnn_cfg", None) is not None
     needed = ("num_steps_per_env", "obs_groups", "clip_actions", "experiment_name")
     if from_pixels or not all(hasattr(ppo, name) for name in needed):
@@ -72,7 +75,7 @@ class FlashSACRunner:
 
     @staticmethod
     def annotate_spec(spec: EnvSpec) -> EnvSpec:
-        """For a subclass, which knows its task: adds where the critic finds the base's velocity, how observations look in a mirror."""
+        """Add where the critic finds the base's velocity and how observations look in a mirror; a subclass knows its task."""
         return spec
 
     def __init__(
@@ -189,14 +192,14 @@ class _Player:
         return self._policy.act(seen) * self._bound
 
     def _before(self, newest: Tensor, history: HistoryBuffer) -> Tensor:
-        """As in training; the first call, or another number of environments, begins anew."""
+        """The history as in training; the first call, or another number of environments, starts a new one."""
         if history.newest.shape != newest.shape:
             return history.begin(newest)
         return history.add(newest, self._env.episode_length_buf == 0)[0]
 
 
 class _KeepPolicy(Hooks):
-    """Gives the runner the policy of every checkpoint."""
+    """A hook that gives the runner the policy of every checkpoint."""
 
     def __init__(self, runner: FlashSACRunner):
         self._runner = runner

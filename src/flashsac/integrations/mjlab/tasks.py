@@ -26,8 +26,8 @@ for task_id in list_tasks():
 
 
 class G1Runner(FlashSACRunner):
-    """Knows what the paper's G1 task shows, so that histories and mirrors work by mjlab's commands too, and its name, which says
-    for `flashsac export` which robot its policies move."""
+    """The runner of the paper's G1 task. It knows the layout of the observations, so histories and mirrors work with mjlab's commands.
+    It also knows the task's name, which tells `flashsac export` which robot its policies move."""
 
     annotate_spec = staticmethod(g1_spec.annotate_spec)
 
@@ -36,8 +36,8 @@ class G1Runner(FlashSACRunner):
         return f"mjlab:FlashSAC-G1-{'Rough' if rough else 'Flat'}"
 
 
-# The paper's G1 task, with FlashSAC, its reward weights, context estimator and mirrored batches; as TASK-PPO with mjlab's PPO and the
-# paper's weights for it, without estimator and mirror.
+# The paper's G1 task, with FlashSAC, its reward weights, context estimator and mirrored batches. TASK-PPO is the same with mjlab's PPO
+# and the paper's weights for PPO, without estimator and mirror.
 for name, rough in (("Flat", False), ("Rough", True)):
     task_id, experiment = f"FlashSAC-G1-{name}", f"flashsac_g1_{name.lower()}"
     register_mjlab_task(

@@ -58,8 +58,9 @@ from flashsac.tasks.g1.rewards import REWARDS, Column
 OBS_GROUPS = {"actor": ("actor",), "critic": ("actor", "privileged")}
 """The critic sees what the actor sees, with the same noise, and the privileged terms."""
 TOUCHABLE = r"pelvis|torso_link|.*_(hip_roll|hip_yaw|knee|shoulder_yaw|elbow|wrist_pitch|wrist_yaw)_link"
-"""Bodies beside the feet that have a shape to collide with. Only the ground counts: mjlab's capsules are thicker than the robot, and
-hands that brush the hips, a centimetre away in the default pose, would cost more than walking earns."""
+"""Bodies beside the feet that have a shape to collide with. Only contacts with the ground count. The capsules of mjlab are thicker
+than the robot, and the hands are a centimetre from the hips in the default pose. Brushing the hips would cost more
+than walking earns."""
 
 
 def g1_env_cfg(*, rough: bool, column: Column = "flashsac", play: bool = False) -> ManagerBasedRlEnvCfg:

@@ -38,7 +38,7 @@ def foot_contact(env: Any) -> Tensor:
 
 
 class _Reader:
-    """Reads the state once a step for all terms of an environment."""
+    """A reader of an environment's state, once a step for all terms."""
 
     def __init__(self, env: Any):
         robot = env.scene["robot"]
@@ -94,4 +94,4 @@ class _Reader:
 
 
 _readers: WeakKeyDictionary[Any, _Reader] = WeakKeyDictionary()
-"""By environment. A reader does not hold on to its environment, which can be thrown away."""
+"""The reader of each environment. It does not hold on to its environment, which can be thrown away."""

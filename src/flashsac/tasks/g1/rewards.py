@@ -27,8 +27,8 @@ IN_PLACE = 0.25
 SWING_TARGET = 0.4
 """Seconds a foot should be in the air."""
 VARIANCE_CAP = 0.5
-"""Seconds at which a phase counts no longer for the variance. Ours, after the Spot task of Isaac Lab: uncapped, a robot that stood for
-ten seconds would pay fifty times an alive bonus for its first step."""
+"""Longest phase that the variance counts, in seconds. The cap is ours, after the Spot task of Isaac Lab. Without it, a robot that
+stood for ten seconds would pay fifty times an alive bonus for its first step."""
 
 
 class State(NamedTuple):
@@ -101,7 +101,7 @@ def track_angular_velocity(s: State, sigma: float) -> Tensor:
 
 
 def orthogonal_velocity(s: State) -> Tensor:
-    """Of a command that only turns, as of one that stops, all velocity is orthogonal."""
+    """Reward for no velocity orthogonal to the command. If the command only turns or stops, all velocity is orthogonal."""
     velocity, wanted = s.velocity[:, :2], s.command[:, :2]
     direction = wanted / wanted.norm(dim=1, keepdim=True).clamp(min=1e-6)
     along = (velocity * direction).sum(dim=1, keepdim=True) * direction
@@ -113,8 +113,11 @@ def orthogonal_velocity(s: State) -> Tensor:
 
 
 def feet_air_time(s: State) -> Tensor:
-    """The paper names targets and modes, the blend is ours: a foot earns the time of its phase until the phase reaches its target, and
-    nothing after that; in place it earns time on the ground and pays for time in the air."""
+    """The paper names targets and modes; the blend is ours.
+
+    Walking, a foot earns the time of its phase until the phase reaches its target, and nothing after that. In place, it earns time on
+    the ground and pays for time in the air.
+    """
     speed = s.command.norm(dim=1, keepdim=True)
     stance_target = (0.5 / speed.clamp(min=1e-6)).clamp(0.1, 0.5)
     swinging = s.air_time > 0

@@ -13,7 +13,7 @@ _PRIVILEGED: tuple[Kind, ...] = ("polar", "feet", "grid")
 
 
 def annotate_spec(spec: EnvSpec) -> EnvSpec:
-    """Adds what follows from the tables: where the critic finds the velocity, and how everything looks in a mirror."""
+    """Add what follows from the tables: where the critic finds the velocity, and how everything looks in a mirror."""
     joints, first = tuple(joint.name for joint in JOINTS), G1.obs_dim
     layouts = {"actor": _SEEN, "critic": _SEEN + _PRIVILEGED, "action": ("joints",)}
     mirrors = {

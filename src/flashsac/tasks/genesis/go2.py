@@ -26,8 +26,8 @@ STIFFNESS, DAMPING = 20.0, 0.5
 ACTION_SCALE = 0.25
 """Radians from the default pose per unit of action."""
 ACTION_LIMIT = 2.0
-"""The example leaves actions unbounded, the paper names no bounds. Half a radian either way: what an untrained policy returns fits
-this or up to twice as much (docs/simulators/genesis.md), and with this it falls less often while exploring."""
+"""The bound on actions, half a radian either way. The example leaves actions unbounded, and the paper names no bounds. The return of
+an untrained policy fits this bound or up to twice as much (docs/simulators/genesis.md). With this one, robots fall less often."""
 MAX_TILT = math.radians(10.0)
 RESAMPLE_SECONDS = 4.0
 
@@ -41,7 +41,7 @@ WEIGHTS = {
     "action_rate": -0.005,
     "similar_to_default": -0.1,
 }
-"""Per second."""
+"""Weights of the reward terms, per second."""
 
 # What the example multiplies its observations by.
 LIN_VEL_SCALE, ANG_VEL_SCALE, JOINT_VEL_SCALE = 2.0, 0.25, 0.05
@@ -62,8 +62,8 @@ class Start(NamedTuple):
 
 
 STARTS = {
-    # With the feet just above the ground and in any phase of a step. Robots that are on their way already have to step, and FlashSAC
-    # learns to walk; of those that stand still it learns to stand, or to fall forwards (docs/log.md).
+    # The feet are just above the ground, in any phase of a step. A robot that already moves has to step, and FlashSAC learns to walk.
+    # From robots that stand still, it learns to stand or to fall forwards (docs/log.md).
     "moving": Start(height=0.35, joints=0.25, way=1.0, speed=0.2),
     # The example's, but for the joints, so that no two episodes are the same: dropped from a hand above the ground.
     "still": Start(height=0.42, joints=0.05, way=0.0, speed=0.0),
@@ -79,7 +79,7 @@ class Body(NamedTuple):
     gravity: Tensor
     """The direction of gravity in the body's frame: (0, 0, -1) when upright."""
     joint_offset: Tensor
-    """From the default pose."""
+    """Joint angles minus those of the default pose."""
     joint_vel: Tensor
 
 

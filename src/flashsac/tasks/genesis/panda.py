@@ -1,8 +1,8 @@
 """Grasping a box with the Franka Panda on Genesis, after the manipulation example known from its documentation.
 
 14 observations: grasp point minus box (3), hand orientation (4), box position (3), box orientation (4). 6 actions: how far
-the hand moves and turns in this step. The reward asks the hand to be where it could grasp, and nothing more; when the time
-is up the fingers close, the hand goes up, and the episode was a success if the box came with it.
+the hand moves and turns in this step. The reward only asks the hand to be where it could grasp. When the time is up,
+the fingers close and the hand goes up. The episode is a success if the box comes with it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ GRASP_POINT = (0.0, 0.0, 0.1034)
 
 BOX = (0.04, 0.04, 0.06)
 BOX_LOW, BOX_HIGH = (0.35, -0.25, -math.pi / 4), (0.65, 0.25, math.pi / 4)
-"""Where the box may stand: x, y and its turn."""
+"""Range of the box: x, y and its turn."""
 
 MAX_MOVE, MAX_TURN = 0.01, 0.05
 """Metres and radians in a control step: 1 m/s, 5 rad/s."""
 MAX_LEAD = 0.1
 """Radians that a joint's target may run ahead of the joint, so that pushing against the table does not build up."""
 DAMPING = 0.05
-"""Of the inverse kinematics: keeps steps small near stretched-out poses."""
+"""Damping of the inverse kinematics: it keeps steps small near stretched-out poses."""
 
 KEYPOINT_DISTANCE = 0.5
-"""Of the keypoints from the grasp point, in metres: the longer, the more does orientation count."""
+"""Distance of the keypoints from the grasp point, in metres. The longer it is, the more does orientation count."""
 
 CLOSE_STEPS, LIFT_STEPS, LIFT_SPEED = 25, 40, 0.004
 LIFTED = 0.08
@@ -134,7 +134,7 @@ class PandaGrasp:
         return {"actor": torch.cat((hand[0] - box[0], same_sign(hand[1]), box[0], same_sign(box[1])), 1)}
 
     def _hand_pose(self) -> tuple[Tensor, Tensor]:
-        """Of the grasp point."""
+        """The pose of the grasp point."""
         quat = self._hand.get_quat()
         return self._hand.get_pos() + rotate(quat, self._grasp_point.expand(len(quat), 3)), quat
 

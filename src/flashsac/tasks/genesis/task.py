@@ -33,7 +33,7 @@ class GenesisTask(Protocol):
     """Settings of Genesis' rigid solver that differ from its defaults."""
     episode_seconds: float
     camera_offset: tuple[float, float, float]
-    """Where the camera stands, seen from what it looks at."""
+    """Position of the camera, relative to what it looks at."""
 
     def add_to(self, scene: Any) -> None:
         """Put the robot and all else into a scene that is not built yet."""
