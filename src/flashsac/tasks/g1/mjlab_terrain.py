@@ -64,7 +64,8 @@ def terrain_cfg(terrain: Terrain = TERRAIN) -> TerrainEntityCfg:
 
 def _level(output: TerrainOutput, terrain: Terrain = TERRAIN) -> TerrainOutput:
     """mjlab does not level its height fields, and the height at which it puts a robot need not be that of the middle. Robots start up
-    to ten centimetres inside the ground. Here the border and a platform in the middle are at height zero. Slopes lead from the platform up or down."""
+    to ten centimetres inside the ground. Here the border and a platform in the middle are at height zero. Slopes
+    lead from the platform up or down."""
     (part,) = output.geometries
     assert part.geom is not None
     assert part.hfield is not None
