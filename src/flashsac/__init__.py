@@ -17,6 +17,7 @@ _HOMES = {
     "resume": "flashsac.api",
     "evaluate": "flashsac.api",
     "play": "flashsac.api",
+    "export": "flashsac.api",
     "configure": "flashsac.sims.defaults",
     "load_policy": "flashsac.policies.find",
     "Policy": "flashsac.policies.policy",
@@ -28,7 +29,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from flashsac.api import evaluate, play, resume, train
+    from flashsac.api import evaluate, export, play, resume, train
     from flashsac.config.schema import TrainConfig
     from flashsac.errors import FlashSACError
     from flashsac.policies.find import load_policy
@@ -47,6 +48,7 @@ __all__ = [
     "check_env",
     "configure",
     "evaluate",
+    "export",
     "load_policy",
     "make_env",
     "play",

@@ -1,4 +1,4 @@
-"""The library's front door: train, resume, evaluate, play."""
+"""The library's front door: train, resume, evaluate, play, export."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from flashsac.config.schema import PresetName, TrainConfig
 from flashsac.errors import FlashSACError
 from flashsac.policies.evaluation import Evaluation, evaluate_policy
+from flashsac.policies.export import export_run
 from flashsac.policies.find import check_named_task, locate_policy, policy_file
 from flashsac.policies.policy import Policy
 from flashsac.policies.video import checked_out, record
@@ -173,3 +174,22 @@ def play(
     located = locate_policy(run_or_policy, env, checkpoint, options, engine, trust_run=trust_run)
     out = file or located.videos / "play.mp4"
     return record(located.policy, out, task=located.task, env=located.env, seed=seed, seconds=seconds, say=say)
+
+
+def export(
+    run_or_policy: str | Path,
+    env: Any = None,
+    out: str | Path | None = None,
+    *,
+    observations: int = 10_000,
+    checkpoint: str | int | None = None,
+    trust_run: bool = False,
+) -> Path:
+    """Write a trained policy as ONNX; returns the file (default: policy.onnx in the run).
+
+    It is compared with the policy on `observations` of the simulator before it is kept. The rest as in `evaluate`.
+    """
+    file = None if out is None else Path(out)
+    return export_run(
+        Path(run_or_policy), env, file, observations=observations, checkpoint=checkpoint, trust_run=trust_run
+    ).file

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 from flashsac.cli.parsing import Run, TrustRun, parse
-from flashsac.errors import FlashSACError, MissingExtra
-from flashsac.system.files import check_writable
 from flashsac.system.limits import AtLeast, check_limits
 
 
@@ -35,38 +33,25 @@ def main(arguments: list[str]) -> int:
     """The command."""
     question = "which run? usage: flashsac export RUN --out policy.onnx"
     options = parse(ExportOptions, arguments, "export", question=question)
-    from flashsac.policies.export import count_rows, export, recorded
-    from flashsac.policies.find import policy_file, trained_steps
-    from flashsac.policies.policy import read_policy
+    check_limits(options)
+    from flashsac.policies.export import export_run
     from flashsac.robots.catalog import robot_of
 
-    run = Path(options.run)
-    out = Path(options.out) if options.out else (run if run.is_dir() else run.parent) / "policy.onnx"
-    _check(options, out)
-    file = policy_file(run, options.checkpoint)
-    policy = read_policy(file)
-    obs, source = recorded(policy, run, options.observations, options.task, trust_run=options.trust_run)
-    worst = export(policy, out, obs, step=trained_steps(file), torchscript=options.torchscript)
-    about = robot_of(policy.task)
-    print(f"policy: {file}, {policy.task}" + (f", for {about.name}" if about else ", no robot is known for it"))
-    for written, difference in worst.items():
-        print(f"wrote {written}; largest difference from the policy {difference:.1e} over {count_rows(obs):,} {source}")
+    exported = export_run(
+        Path(options.run),
+        options.task,
+        Path(options.out) if options.out else None,
+        observations=options.observations,
+        checkpoint=options.checkpoint,
+        torchscript=options.torchscript,
+        trust_run=options.trust_run,
+    )
+    about = robot_of(exported.task)
+    robot = f", for {about.name}" if about else ", no robot is known for it"
+    print(f"policy: {exported.policy_file}, {exported.task}{robot}")
+    compared = f"{exported.observations:,} {exported.source}"
+    for written, difference in exported.differences.items():
+        print(f"wrote {written}; largest difference from the policy {difference:.1e} over {compared}")
     if about:
-        print(f"next:\n  flashsac deploy {out} --robot mujoco")
+        print(f"next:\n  flashsac deploy {exported.file} --robot mujoco --command 0.5 0 0")
     return 0
-
-
-def _check(options: ExportOptions, out: Path) -> None:
-    """Refuse what cannot work before the simulator starts, which takes minutes."""
-    check_limits(options)
-    if out.suffix != ".onnx":
-        raise FlashSACError(f"--out {out}: an exported policy's name ends in .onnx.")
-    check_writable("--out", out)
-    try:  # torch's exporter needs the first two, and would say so less kindly
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra(
-            f'export needs onnx, onnxscript and onnxruntime ({error}): pip install "flashsac[export]"'
-        ) from None

@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from flashsac.deploy.onnx_policy import KEY, OnnxPolicy, PolicyInfo, sealed
-from flashsac.errors import FlashSACError, UntrustedRun
-from flashsac.policies.find import locate_policy
-from flashsac.policies.policy import Policy
+from flashsac.errors import FlashSACError, MissingExtra, UntrustedRun
+from flashsac.policies.find import locate_policy, policy_file, trained_steps
+from flashsac.policies.policy import Policy, read_policy
 from flashsac.robots.catalog import robot_of
 from flashsac.robots.description import Robot
 from flashsac.runs.provenance import version
 from flashsac.sims.make import make_env
-from flashsac.system.files import replacing
+from flashsac.system.files import check_writable, replacing
 from flashsac.types import Obs
 
 TOLERANCE = 1e-4
@@ -42,6 +42,58 @@ class Network(torch.nn.Module):
     def forward(self, *obs: Tensor) -> Tensor:
         features = self.encoder.actor_features(dict(zip(self.groups, obs, strict=True)))
         return torch.tanh(self.actor(features, False)[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """The files that were written, and how they were checked."""
+
+    file: Path
+    """The ONNX file."""
+    policy_file: Path
+    """The policy it was made from."""
+    task: str
+    differences: dict[Path, float]
+    """Largest difference of an action from the policy's, by file."""
+    observations: int
+    """Number of observations they were compared on."""
+    source: str
+    """Origin of these observations: the simulator, or made up."""
+
+
+def export_run(
+    run: Path,
+    env: Any = None,
+    out: Path | None = None,
+    *,
+    observations: int = 10_000,
+    checkpoint: str | int | None = None,
+    torchscript: bool = False,
+    trust_run: bool = False,
+) -> Exported:
+    """Write a trained policy as ONNX. `env` is where observations come from, if not from the task that the run names."""
+    out = out or (run if run.is_dir() else run.parent) / "policy.onnx"
+    _check_can_export(out)
+    file = policy_file(run, checkpoint)
+    policy = read_policy(file)
+    obs, source = recorded(policy, run, observations, env, trust_run=trust_run)
+    differences = export(policy, out, obs, step=trained_steps(file), torchscript=torchscript)
+    return Exported(out, file, policy.task, differences, count_rows(obs), source)
+
+
+def _check_can_export(out: Path) -> None:
+    """Refuse what cannot work before the simulator starts, which takes minutes."""
+    if out.suffix != ".onnx":
+        raise FlashSACError(f"--out {out}: an exported policy's name ends in .onnx.")
+    check_writable("--out", out)
+    try:  # torch's exporter needs the first two, and would say so less kindly
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(
+            f'export needs onnx, onnxscript and onnxruntime ({error}): pip install "flashsac[export]"'
+        ) from None
 
 
 def export(
@@ -69,9 +121,7 @@ def export(
     return worst
 
 
-def recorded(
-    policy: Policy, run: Path, count: int, task: str | None = None, *, trust_run: bool = False
-) -> tuple[Obs, str]:
+def recorded(policy: Policy, run: Path, count: int, task: Any = None, *, trust_run: bool = False) -> tuple[Obs, str]:
     """Observations as the policy meets them, and where they are from."""
     images = "pixels" in policy.shapes
     count = min(count, 4 * BATCH) if images else count

@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 
 def make_env(
-    task: str | Callable[[], Any] | Any, config: EnvConfig, *, render: bool = False, device: str = "cpu"
+    task: str | Callable[[], Any] | Any, config: EnvConfig | None = None, *, render: bool = False, device: str = "cpu"
 ) -> VecEnv:
-    """Environments for a task name, for a factory (of one or of many), or for an object that is an environment."""
+    """Environments for a task name, for a factory (of one or of many), or for an object that is an environment.
+
+    Without a config it makes one environment.
+    """
     from flashsac.sims.vector.views import apply_views
 
+    config = config or EnvConfig(num_envs=1)
     if not isinstance(task, str):
         name = str(getattr(task, "__name__", type(task).__name__))
         return apply_views(from_source(task, config, name, render=render), config, name)
