@@ -41,6 +41,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python scripts/check_prose.py
 
 format: setup
 	$(BIN)/ruff check --fix .
