@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import ROOT, blocks, cli, named_blocks
+from tests.helpers import ROOT, blocks, cli, from_file, named_blocks
 
 pytestmark = pytest.mark.slow
 
@@ -127,3 +127,8 @@ def test_the_map_names_only_what_is_there():
     assert len(named) > 60
     for path in named:
         assert (ROOT / path).exists() or (ROOT / "src" / "flashsac" / path).exists(), path
+
+
+def test_the_results_come_from_the_csvs():
+    text = (ROOT / "README.md").read_text()
+    assert from_file("scripts/update_results.py").render(text) == text, "run python scripts/update_results.py"
