@@ -7,8 +7,11 @@ import shlex
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
-from tests.helpers import ROOT, blocks, cli, from_file, named_blocks
+import flashsac
+from flashsac.runs.layout import checkpoint_folders
+from tests.helpers import ROOT, StopAt, blocks, checkpoint_steps, cli, from_file, named_blocks, tiny_run
 
 pytestmark = pytest.mark.slow
 
@@ -105,10 +108,11 @@ def test_make_targets_of_the_readme_exist():
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_the_simulator_of_the_docs_trains(tmp_path, monkeypatch):
+@pytest.mark.parametrize("file", ["hover.py", "hover_numpy.py"])
+def test_the_simulators_of_the_docs_train(tmp_path, monkeypatch, file):
     monkeypatch.chdir(tmp_path)
-    code = named_blocks("docs/add-a-simulator.md")["hover.py"]
-    assert len([line for line in code.splitlines() if line.strip()]) < 65
+    code = named_blocks("docs/add-a-simulator.md")[file]
+    assert len([line for line in code.splitlines() if line.strip()]) < 70
     short = code.replace(
         "steps=400_000,\n        agent=dict(updates_per_transition=0.01)",
         "steps=60_000, agent=dict(updates_per_transition=0.01, critic_width=32, actor_width=16), "
@@ -119,6 +123,20 @@ def test_the_simulator_of_the_docs_trains(tmp_path, monkeypatch):
     exec(compile(short, "add-a-simulator.md", "exec"), names)
     assert names["result"].step == 60_000
     assert names["result"].best > 0, "better than falling"
+
+
+def test_the_numpy_simulator_of_the_docs_resumes_exactly(tmp_path):
+    names: dict = {"__name__": "hover_numpy"}
+    exec(compile(named_blocks("docs/add-a-simulator.md")["hover_numpy.py"], "add-a-simulator.md", "exec"), names)
+    alone = tiny_run(tmp_path / "alone", names["Hover"])
+    stopped = tiny_run(tmp_path / "stopped", names["Hover"], hooks=[StopAt(300)])
+    assert max(checkpoint_steps(stopped)) < 600
+    flashsac.resume(stopped, names["Hover"], quiet=True)
+    one, other = (
+        load_file(checkpoint_folders(run / "checkpoints")[0] / "policy.safetensors") for run in (alone, stopped)
+    )
+    assert one.keys() == other.keys()
+    assert all(one[name].equal(other[name]) for name in one)
 
 
 def test_the_map_names_only_what_is_there():

@@ -47,9 +47,8 @@ def test_the_page_from_its_files_to_a_trained_policy(python, tmp_path):
     package.mkdir()
     elsewhere.mkdir()
     files = named_blocks(PAGE)
-    assert set(files) == {"hover.py", "flashsac_hover.py", "pyproject.toml"}
-    for name, content in files.items():
-        (package / name).write_text(content)
+    for name in ("hover.py", "flashsac_hover.py", "pyproject.toml"):
+        (package / name).write_text(files[name])
 
     (commands,) = blocks("bash", PAGE)
     (pip, *install), (_, *listing), (_, *training) = (shlex.split(line) for line in commands.splitlines())
