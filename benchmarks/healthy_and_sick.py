@@ -55,8 +55,7 @@ def train(name: str, agent: dict | None = None, wrap=lambda env: env) -> None:
         flashsac.train(
             lambda: wrap(gymnasium.make("Pendulum-v1")),
             preset="laptop",
-            steps=12_000,
-            precision="fp32",
+            steps=9_000,
             run_dir=f"{folder}/run",
             video=False,
             log_every=200,
@@ -95,7 +94,8 @@ def draw() -> None:
     axes.flat[4].set_yscale("log")
     for axis in axes[1]:
         axis.set_xlabel("step")
-    axes.flat[0].legend()
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3)
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(PICTURE, dpi=80)
 
