@@ -1,7 +1,7 @@
 """Train one healthy and two sick runs of Pendulum, and draw their metrics side by side (docs/tutorials/metrics.md).
 
-    OMP_NUM_THREADS=1 python benchmarks/healthy_and_sick.py          # trains, then draws: under five minutes on one core
-    OMP_NUM_THREADS=1 python benchmarks/healthy_and_sick.py --draw   # draws what is in results/healthy-and-sick
+OMP_NUM_THREADS=1 python benchmarks/healthy_and_sick.py          # trains, then draws: under five minutes on one core
+OMP_NUM_THREADS=1 python benchmarks/healthy_and_sick.py --draw   # draws what is in results/healthy-and-sick
 """
 
 from __future__ import annotations
