@@ -87,18 +87,6 @@ def test_ten_lines_of_python(tmp_path, monkeypatch):
     assert Path("pendulum.safetensors").exists()
 
 
-@pytest.mark.parametrize(
-    "document", sorted(path.relative_to(ROOT) for path in ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
-)
-def test_links_and_files_exist(document):
-    text = (ROOT / document).read_text()
-    targets = re.findall(r"\]\((?!http)([^)#]+)\)", text)
-    targets += re.findall(r"`((?:tests|src|docs|benchmarks|scripts)/[\w./-]+)`", text)
-    for target in targets:
-        base = (ROOT / document).parent
-        assert (base / target).exists() or (ROOT / target).exists(), f"{document} points to {target}"
-
-
 def test_make_targets_of_the_readme_exist():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", "\n".join(blocks("bash")), re.MULTILINE):
