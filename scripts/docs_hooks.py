@@ -112,7 +112,7 @@ def _outside(target: str, config: Any) -> File:
 
 
 class _Links(Treeprocessor):
-    """Rewrites the links of the page that is being rendered, before MkDocs looks them up."""
+    """A processor that rewrites the links of the page being rendered, before MkDocs looks them up."""
 
     page = ""
 

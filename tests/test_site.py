@@ -13,7 +13,7 @@ from tests.helpers import ROOT, from_file
 DOCS = ROOT / "docs"
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")})
 OUTSIDE = "repository/"
-"""Where the site has files from outside docs/ (scripts/docs_hooks.py)."""
+"""The site's folder for files from outside docs/ (scripts/docs_hooks.py)."""
 
 
 def prose(document: Path) -> str:
