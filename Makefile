@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DOCS := .venv-docs
 DEMO_RUN ?= runs/demo
 SEED ?= 0
 
-.PHONY: setup demo test test-fast test-sims check format release clean
+.PHONY: setup demo test test-fast test-sims check format docs release clean
 
 setup: $(VENV)/.installed
 
@@ -47,9 +48,20 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The documentation, into site/: open site/index.html. Its tools have an environment of their own, verified by hashes as well.
+docs: $(DOCS)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	$(DOCS)/bin/python scripts/check_site.py
+
+$(DOCS)/.installed: constraints/docs.lock
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: --requirement constraints/docs.lock
+	$(DOCS)/bin/python -m pip check
+	touch $@
+
 # sdist, wheel (tried in an environment of its own), bill of materials and checksums, into dist/.
 release: setup
 	$(BIN)/python scripts/release.py
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(DOCS) build dist site

@@ -5,6 +5,7 @@ Each lock holds for Python 3.11 and later, on every system.
 
 requirements.lock           the main environment, for `make setup`
 constraints/release.lock    what makes the SBOM, for `make release`
+constraints/docs.lock       what builds the documentation, for `make docs`, in the versions of constraints/docs.txt
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +30,7 @@ NO_TORCH = """\
 
 
 def main() -> None:
-    """Resolve both environments again."""
+    """Resolve all three environments again."""
     if shutil.which("uv") is None:
         sys.exit("uv was not found: pip install uv")
     with tempfile.TemporaryDirectory() as folder:
@@ -45,6 +47,16 @@ def main() -> None:
         tools = Path(folder, "tools.in")
         tools.write_text(RELEASE_TOOLS)
         lock(ROOT / "constraints" / "release.lock", "", [tools], [])
+        docs = Path(folder, "docs.in")
+        docs.write_text("\n".join(extra("docs")))
+        pins = ROOT / "constraints" / "docs.txt"
+        lock(ROOT / "constraints" / "docs.lock", "", [docs], ["--constraint", pins])
+
+
+def extra(name: str) -> list[str]:
+    """Return the requirements of an optional part of the package, without those of the package itself."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return project["optional-dependencies"][name]
 
 
 def torch_requirements() -> list[str]:

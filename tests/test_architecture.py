@@ -5,19 +5,16 @@ from __future__ import annotations
 import ast
 import graphlib
 import importlib.util
+import tomllib
 from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src" / "flashsac"
 
-RULE = (
-    "errors, system → config, robots → types → core, tasks → sims → runs → policies → training → api → "
-    "experiments, bench, integrations → cli → __main__"
-)
-"""A room imports from those left of it and from itself. The rooms of one group do not know each other, but for the first group."""
-DEPLOY_MAY_IMPORT = {"errors", "system", "robots", "deploy"}
-"""It runs on a robot's own computer. Every room right of robots may import it."""
+IMPORTS = tomllib.loads((SRC.parents[1] / "pyproject.toml").read_text())["tool"]["flashsac"]["imports"]
+"""The rule; pyproject.toml says how to read it."""
+DEPLOY_MAY_IMPORT = {*IMPORTS["deploy"], "deploy"}
 
-RANK = {room: rank for rank, group in enumerate(RULE.split(" → ")) for room in group.split(", ")}
+RANK = {room: rank for rank, group in enumerate(IMPORTS["rule"].split(" → ")) for room in group.split(", ")}
 
 
 def used(source: str, package: str) -> set[str]:
@@ -86,6 +83,11 @@ def test_imports_follow_the_rule():
             if top != "flashsac" or not (other == "deploy" or other in RANK):
                 continue
             assert may_import(room, other), f"{file.relative_to(SRC)} imports {name}: {room} may not know {other}"
+
+
+def test_the_map_shows_the_rule():
+    text = (SRC.parents[1] / "docs" / "where-to-change-what.md").read_text()
+    assert IMPORTS["rule"].removesuffix(" → __main__") in text
 
 
 def test_no_module_imports_itself_in_a_circle():

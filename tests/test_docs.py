@@ -102,7 +102,7 @@ def test_links_and_files_exist(document):
         assert (base / target).exists() or (ROOT / target).exists(), f"{document} points to {target}"
 
 
-def test_make_targets_of_the_readme_exist():
+def test_make_targets_of_the_documents_exist():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", "\n".join(blocks("bash")), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

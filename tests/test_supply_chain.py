@@ -27,7 +27,14 @@ def test_the_lock_holds_the_pins():
     assert only_elsewhere <= {"colorama"}, "pinned nowhere: add them to constraints.txt, then run scripts/lock.py"
 
 
-@pytest.mark.parametrize("file", ["requirements.lock", "constraints/release.lock"])
+def test_the_documentation_is_built_with_its_pins():
+    locked = pins("constraints/docs.lock")
+    assert locked == pins("constraints/docs.txt")
+    shared = locked.keys() & pins("constraints.txt").keys()
+    assert {name: locked[name] for name in shared} == {name: pins("constraints.txt")[name] for name in shared}
+
+
+@pytest.mark.parametrize("file", ["requirements.lock", "constraints/release.lock", "constraints/docs.lock"])
 def test_everything_locked_has_hashes_and_names_no_server(file):
     text = (ROOT / file).read_text()
     assert "://" not in text
@@ -41,11 +48,16 @@ def test_the_build_backend_is_pinned_to_the_same_version():
     assert project["build-system"]["requires"] == [f"hatchling=={pins('requirements.lock')['hatchling']}"]
 
 
+def installs(venv: str) -> list[str]:
+    """The lines of the Makefile that install into an environment."""
+    rule = (ROOT / "Makefile").read_text().partition(f"$({venv})/.installed:")[2].partition("\n\n")[0]
+    return [line for line in rule.splitlines() if "pip install" in line]
+
+
 def test_setup_verifies_what_it_installs():
-    setup = (ROOT / "Makefile").read_text().partition("$(VENV)/.installed:")[2].partition("\n\n")[0]
-    installs = [line for line in setup.splitlines() if "pip install" in line]
-    assert len(installs) == 3
-    hashed, torch, ours = installs
+    hashed, torch, ours = installs("VENV")
     assert "--require-hashes" in hashed
     assert torch.endswith("torch")
     assert "--no-deps --no-build-isolation" in ours
+    (documentation,) = installs("DOCS")
+    assert "--require-hashes" in documentation

@@ -34,12 +34,10 @@ from flashsac.training.saving import restore
 from flashsac.training.session import Session
 from flashsac.training.trainer import Trainer
 
-COLUMNS = [
-    name
-    for part in (Trainer, EpisodeStats, Evaluation, Learner, Agent, Replay, Clock, *ENCODERS)
-    for name in part.METRICS
-]
-"""The columns of metrics.csv: every part declares its own."""
+PARTS = (Trainer, EpisodeStats, Evaluation, Learner, Agent, Replay, Clock, *ENCODERS)
+"""The parts of a run that report metrics. Each declares its own in METRICS, with their meanings."""
+COLUMNS = [name for part in PARTS for name in part.METRICS]
+"""The columns of metrics.csv."""
 POLICY_EXTRA = 2**16
 """Bytes of a policy file beside its tensors, and more: its header, and the folder that lists it."""
 
