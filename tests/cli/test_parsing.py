@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Annotated
 
 import pytest
@@ -86,8 +87,6 @@ def test_a_missing_positional_argument_is_asked_for(line):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("runs/a --episode 5", "--episodes INT"),
-        ("--episode 5 runs/a", "--episodes INT"),
         ("runs/a runs/b", "Unrecognized options: runs/b"),
         ("--episodes 1.5 runs/a", "'1.5' is no whole number"),
         ("runs/a --episodes", "Missing value for argument '--episodes'"),
@@ -100,6 +99,40 @@ def test_errors_of_usage_are_said_once(line, complaint, capsys):
     said = capsys.readouterr()
     assert said.err.count(complaint) == 1
     assert not said.out
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("runs/a --episode 5", r"no option --episode\. Did you mean --episodes\?"),
+        ("--episode=5 runs/a", r"no option --episode\. Did you mean --episodes\?"),
+        ("runs/a --engine auto", r"Did you mean --env\.engine\?"),
+        ("runs/a --zzzzzzz 5", r"no option --zzzzzzz\. `flashsac test --help` shows all"),
+    ],
+)
+def test_an_unknown_option_is_answered_with_the_one_that_was_meant(line, hint):
+    with pytest.raises(UsageError, match=hint):
+        read(line)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("--agent.lr", "--agent.learning-rate"),
+        ("--lr", "--agent.learning-rate"),
+        ("--agent.gamma", "--agent.discount"),
+        ("--agent.tau", "--agent.target-rate"),
+        ("--agent.batch", "--agent.batch-size"),
+        ("--buffer_size", "--replay.capacity"),
+        ("--agent.hidden", "--agent.critic-width or --agent.actor-width"),
+        ("--agent.seed", "--seed"),
+        ("--agent.learning-rte", "--agent.learning-rate"),
+    ],
+)
+def test_the_names_that_other_programs_use_are_understood_as_hints(given, meant):
+    default = TrainOptions(task=tyro.MISSING, config=PRESETS["laptop"], preset="laptop")
+    with pytest.raises(UsageError, match=rf"Did you mean {re.escape(meant)}\b"):
+        parse(TrainOptions, ["gym:A", given, "1"], "train", default=default)
 
 
 @pytest.mark.parametrize("line", ["runs/a --steps 3", "--steps 3 runs/a"])

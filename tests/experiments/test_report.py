@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from flashsac.errors import FlashSACError
-from flashsac.experiments.report import Curve, band, group_paths, read_published, report
+from flashsac.experiments.curves import Curve, band, read_published
+from flashsac.experiments.grouping import group_paths
+from flashsac.experiments.report import report
 from flashsac.runs.metrics import read_metrics
 from tests.helpers import tiny_run
 
@@ -113,6 +115,74 @@ def test_names_with_dots_and_slashes_and_runs_with_nothing_in_common(tmp_path):
     with table.open(newline="") as file:
         assert {row["kind"] for row in csv.DictReader(file)} == {"seed"}
     assert "no mean of flashsac on gym:ALE/Pong-v5.1 over environment steps" in said[0]
+
+
+def write_run(path, seed, last, **settings):
+    """A run as its two files show it."""
+    path.mkdir(parents=True)
+    (path / "config.json").write_text(json.dumps({"task": "gym:A-v0", "config": {"seed": seed} | settings}))
+    (path / "metrics.csv").write_text(f"step,eval_return,seconds\n0,0,0\n100,{last},10\n")
+    return path
+
+
+def means(table):
+    """By name: the last mean, its interval, and the number of seeds."""
+    with table.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["kind"] == "mean" and row["axis"] == "step"]
+    return {row["name"]: (float(row["value"]), row["ci_low"], row["seeds"]) for row in rows}
+
+
+def test_runs_of_different_settings_never_share_a_curve(tmp_path):
+    """Two settings with two seeds each, which used to be one curve of four seeds."""
+    for seed in range(2):
+        write_run(tmp_path / "runs" / f"a{seed}", seed, 1, agent=dict(discount=0.99, residual=True), log_every=5)
+        write_run(tmp_path / "runs" / f"b{seed}", seed, 5, agent=dict(discount=0.95, residual=False), log_every=7)
+    said: list[str] = []
+    table, _ = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", say=said.append)
+    assert means(table) == {
+        "--agent.discount 0.99, --agent.residual": (1, "", "2"),
+        "--agent.discount 0.95, --agent.no-residual": (5, "", "2"),
+    }
+    assert len(said) == 1
+    assert "differ in --agent.discount, --agent.residual. Each combination has its own curve" in said[0]
+
+
+def test_a_named_group_is_one_curve_and_says_what_differs_in_it(tmp_path):
+    runs = [write_run(tmp_path / str(seed), seed, seed, steps=100 + seed) for seed in range(3)]
+    said: list[str] = []
+    table, _ = report({"mine": runs}, tmp_path / "out", say=said.append)
+    assert means(table) == {"mine": (1, "0", "3")}
+    assert said == ["warning: the runs of mine on gym:A-v0 differ in --steps, and share one curve"]
+
+
+def test_where_many_settings_differ_the_legend_names_those_that_tell_curves_apart(tmp_path):
+    for i in range(3):
+        values = dict(zip("abcde", (i > 0, 1 + (i > 1), i > 0, i > 1, i), strict=True))
+        write_run(tmp_path / "runs" / str(i), 0, i, agent=values)
+    table, _ = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out")
+    assert set(means(table)) == {
+        "--agent.no-a, --agent.b 1 and 3 more",
+        "--agent.a, --agent.b 1 and 3 more",
+        "--agent.a, --agent.b 2 and 3 more",
+    }
+
+
+def test_a_seed_that_occurs_twice_is_warned_of_and_counts_once(tmp_path):
+    runs = [write_run(tmp_path / name, int(name[0]), 1, run_dir=name) for name in ("0", "1", "1-again")]
+    said: list[str] = []
+    table, _ = report({"flashsac": runs}, tmp_path / "out", say=said.append)
+    assert means(table) == {"flashsac": (1, "", "2")}, "two seeds have no interval"
+    assert len(said) == 1
+    assert f"seed 1 occurs 2 times in flashsac on gym:A-v0: {runs[1]}, {runs[2]}" in said[0]
+
+
+@pytest.mark.parametrize(("seeds", "bands"), [(1, 0), (2, 0), (3, 2)])
+def test_an_interval_is_drawn_for_three_seeds_or_more(tmp_path, monkeypatch, seeds, bands):
+    drawn = []
+    monkeypatch.setattr("matplotlib.axes.Axes.fill_between", lambda self, x, *rest, **style: drawn.append(len(x)))
+    runs = [write_run(tmp_path / str(seed), seed, seed) for seed in range(seeds)]
+    report({"flashsac": runs}, tmp_path / "out")
+    assert len(drawn) == bands, "one in each panel"
 
 
 def test_nothing_to_report(tmp_path):

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from flashsac.errors import FlashSACError
-from flashsac.experiments.report import band, read_curve
+from flashsac.experiments.curves import band, read_curve
 from flashsac.runs.metrics_file import read_metrics_file
 
 COLUMNS = ("step", "seconds", "eval_return", "return")

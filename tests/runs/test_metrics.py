@@ -8,7 +8,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from flashsac.errors import FlashSACError
-from flashsac.experiments.report import read_curve
+from flashsac.experiments.curves import read_curve
 from flashsac.runs.metrics import MetricsLog, read_metrics
 from tests.helpers import full_disk
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 
 from flashsac.config.schema import EnvConfig
 from flashsac.sims.base import Unsaved
-from flashsac.sims.check import _check_saving, _rollout
+from flashsac.sims.check import _check_saving, _rollout, check_env
 from flashsac.sims.make import make_env
 from flashsac.types import EnvSpec, Step
 from tests import toy_envs
@@ -58,6 +59,54 @@ class Endless(Unsaved):
 
     def close(self):
         pass
+
+
+class Limited(Endless):
+    """Its episodes end after `limit` steps, with the final observation lost where `faulty`."""
+
+    def __init__(self, num_envs: int, limit: int, *, ends: bool = True, faulty: bool = False):
+        super().__init__(num_envs)
+        self.spec = dataclasses.replace(self.spec, max_episode_steps=limit)
+        self.ends, self.faulty, self.count = ends, faulty, 0
+
+    def reset(self, seed):
+        self.count = 0
+        return super().reset(seed)
+
+    def step(self, action):
+        step = super().step(action)
+        self.count += 1
+        if not self.ends or self.count < self.spec.max_episode_steps:
+            return step
+        self.count, self.obs = 0, torch.zeros_like(self.obs)
+        first = {"actor": self.obs}
+        return step._replace(
+            obs=first, truncated=step.valid.clone(), final_obs=first if self.faulty else step.final_obs
+        )
+
+
+def test_final_observations_are_checked_whatever_the_time_limit():
+    """A hundred steps, or a thousand, are more than the fifty that are checked where no limit is known."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(Limited(2, limit=100))
+        check_env(Limited(2, limit=1000))
+    with pytest.raises(AssertionError, match="the true last one is lost"):
+        check_env(Limited(2, limit=100, faulty=True))
+
+
+def test_a_time_limit_that_is_too_long_to_check_is_named():
+    with pytest.warns(UserWarning, match=r"within 1200 steps.* The time limit is 5000 steps.*steps=5005"):
+        check_env(Limited(2, limit=5000))
+    with pytest.warns(UserWarning, match=r"within \d+ steps.* take fewer environments"):
+        check_env(Limited(500_000, limit=100))
+    with pytest.warns(UserWarning, match="names no time limit: set max_episode_steps"):
+        check_env(Endless(2))
+
+
+def test_a_time_limit_that_is_not_kept_is_named():
+    with pytest.warns(UserWarning, match="The time limit is 60 steps, but no episode was truncated"):
+        check_env(Limited(2, limit=60, ends=False))
 
 
 @pytest.mark.slow

@@ -14,10 +14,31 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from flashsac.errors import FlashSACError, UsageError
+from flashsac.system.suggest import nearest
 
 Options = TypeVar("Options")
 
 HELP = ("-h", "--help")
+
+OTHER_NAMES = {
+    "lr": ("learning-rate",),
+    "alpha": ("initial-temperature",),
+    "gamma": ("discount",),
+    "tau": ("target-rate",),
+    "polyak": ("target-rate",),
+    "utd": ("updates-per-transition",),
+    "batch": ("batch-size",),
+    "buffer": ("capacity",),
+    "buffer-size": ("capacity",),
+    "hidden": ("critic-width", "actor-width"),
+    "hidden-size": ("critic-width", "actor-width"),
+    "layers": ("blocks",),
+    "envs": ("num-envs",),
+    "timesteps": ("steps",),
+    "total-timesteps": ("steps",),
+    "learning-starts": ("warmup",),
+}
+"""What other programs call a setting, and our names for it: for hints only, no option is read by these."""
 
 Run = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
@@ -69,6 +90,8 @@ def parse(
         arguments = arguments if options is None else stand_in
     if unknown and refusal:
         raise FlashSACError(f"{' '.join(unknown)}: {refusal}")
+    if misspelt := [argument.partition("=")[0] for argument in unknown if argument.startswith("--")]:
+        raise UsageError(_no_such_option(misspelt[0], _flags(read), command))
     return read(args=arguments)  # prints what is wrong, and exits
 
 
@@ -77,6 +100,24 @@ def _attempt(read: Callable[..., Any], arguments: list[str]) -> tuple[Any, list[
     with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
         return read(args=arguments, return_unknown_args=True)
     return None, []
+
+
+def _flags(read: Callable[..., Any]) -> list[str]:
+    """All the options of a command, as its help text names them."""
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as text:
+        read(args=["--help"])
+    return sorted(set(re.findall(r"--[a-z](?:[\w.-]*\w)?", text.getvalue())))
+
+
+def _no_such_option(given: str, flags: list[str], command: str) -> str:
+    """The error for an unknown option, with the option that was probably meant."""
+    given = given.replace("_", "-")
+    last = given.lstrip("-").rpartition(".")[2]
+    names = OTHER_NAMES.get(last, (last,))  # --agent.seed is --seed, --lr is --agent.learning-rate
+    near = [flag for name in names for flag in flags if flag.lstrip("-").rpartition(".")[2] == name]
+    near = near or nearest(given, flags, count=2, cutoff=0.7)
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"there is no option {given}.{meant} `flashsac {command} --help` shows all options."
 
 
 def whole_number(text: str) -> int:

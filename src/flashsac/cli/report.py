@@ -14,7 +14,9 @@ from flashsac.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class ReportOptions:
-    """Draw evaluation curves over seeds: against steps and against time, as PNG and CSV. NAME=RUN compares groups by name."""
+    """Draw evaluation curves over seeds: against steps and against time, as PNG and CSV.
+
+    Runs of different settings get curves of their own. NAME=RUN puts runs into one curve of that name."""
 
     runs: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...", help_behavior_hint="(required)")
@@ -31,7 +33,8 @@ def main(arguments: list[str]) -> int:
     options = parse(ReportOptions, arguments, "report")
     if not options.runs:
         raise UsageError("which run? usage: flashsac report RUN ...")
-    from flashsac.experiments.report import group_paths, report
+    from flashsac.experiments.grouping import group_paths
+    from flashsac.experiments.report import report
 
     published = Path(options.published) if options.published else None
     for file in report(group_paths(list(options.runs)), Path(options.out), published, say=print):

@@ -135,6 +135,11 @@ def read_task_and_seed(path: str | Path) -> tuple[str, int]:
     return _read_and_say(path, _task_and_seed)
 
 
+def read_recorded_settings(path: str | Path) -> dict[str, Any]:
+    """Return the settings as they were written, also of runs that another version has made."""
+    return _read(path, lambda record: dict(record["config"]))[1]
+
+
 def _settings(record: dict[str, Any]) -> tuple[str, TrainConfig]:
     """By the same checks as when a run begins."""
     config = coerce(from_dict(record["config"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import NamedTuple
 
@@ -15,6 +16,13 @@ NUMBERS = {"reward": torch.float32, "terminated": torch.bool, "truncated": torch
 """One for each environment."""
 
 
+FEWEST_STEPS = 50
+MOST_STEPS = 1200
+"""Enough for the time limit of most tasks, 1000 steps."""
+MOST_BYTES = 2**30
+"""Memory that the steps of a check may take. Many environments, or images, are checked for fewer steps."""
+
+
 class Moment(NamedTuple):
     """A step, the observation before it, and what both looked like at the time."""
 
@@ -23,14 +31,16 @@ class Moment(NamedTuple):
     then: dict[str, Tensor]
 
 
-def check_env(env: VecEnv, steps: int = 50, seed: int = 0) -> None:
+def check_env(env: VecEnv, steps: int | None = None, seed: int = 0) -> None:
     """Raise AssertionError, saying what is wrong, unless the adapter keeps the contract. Leaves the environment usable.
 
-    Make the environment with a short time limit (`max_episode_steps`), so that episodes end within these steps.
+    By default the check runs past the environment's time limit, so that it sees episodes end. A shorter limit
+    (`max_episode_steps`) makes it faster.
     """
     spec = env.spec
     assert "actor" in spec.obs or spec.pixels, "spec.obs has no 'actor' group, and there are no pixels"
     assert len(spec.action_low) == len(spec.action_high) == spec.action_dim, "action bounds do not match action_dim"
+    steps = _steps(spec) if steps is None else steps
     first = _rollout(env, steps, seed)
     for moment in first:
         _check_shapes(moment, spec)
@@ -38,15 +48,37 @@ def check_env(env: VecEnv, steps: int = 50, seed: int = 0) -> None:
             assert torch.equal(value, moment.then[name]), f"the buffer of {name} is reused by a later step: clone it"
         _check_ends(moment.step)
     if not any((moment.step.terminated | moment.step.truncated).any() for moment in first):
-        warnings.warn(
-            f"no episode ended within {steps} steps, so nobody knows whether final observations are right: set max_episode_steps",
-            stacklevel=2,
-        )
+        warnings.warn(_unseen_end(spec, steps), stacklevel=2)
     for moment, again in zip(first, _rollout(env, steps, seed), strict=True):
         for name, value in again.then.items():
             assert torch.equal(value, moment.then[name]), f"the same seed gives another {name}"
     if spec.can_save_state:
         _check_saving(env)
+
+
+def _steps(spec: EnvSpec) -> int:
+    """How many steps to check: past the time limit, as far as time and memory allow."""
+    wanted = FEWEST_STEPS if spec.max_episode_steps is None else spec.max_episode_steps + 5
+    observation = sum(math.prod(shape) * dtype.itemsize for shape, dtype in spec.groups.values())
+    # A moment holds three observations and a copy of each, and there are two rollouts.
+    fit = MOST_BYTES // (2 * 6 * spec.num_envs * max(1, observation))
+    return max(FEWEST_STEPS, min(wanted, MOST_STEPS, fit))
+
+
+def _unseen_end(spec: EnvSpec, steps: int) -> str:
+    """The warning that final observations stayed unchecked, and what to do about it."""
+    unseen, limit = (
+        f"no episode ended within {steps} steps, so final observations stayed unchecked",
+        spec.max_episode_steps,
+    )
+    if limit is None:
+        return f"{unseen}. The environment names no time limit: set max_episode_steps, or check more steps (steps=N)."
+    if limit > steps:
+        return (
+            f"{unseen}. The time limit is {limit} steps: set a shorter max_episode_steps, take fewer environments, or "
+            f"check more steps (steps={limit + 5})."
+        )
+    return f"{unseen}. The time limit is {limit} steps, but no episode was truncated: the adapter must set `truncated`."
 
 
 def _rollout(env: VecEnv, steps: int, seed: int) -> list[Moment]:

@@ -1,0 +1,122 @@
+"""Learning curves: read them from runs and from published tables, and average them over seeds."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from flashsac.runs.directory import read_task_and_seed
+from flashsac.runs.metrics import read_metrics
+from flashsac.sims.catalog import suite_of, tasks
+
+BOOTSTRAPS = 2000
+FEWEST_SEEDS = 3
+"""A 95% interval over fewer seeds says nothing, so none is shown."""
+AXES = {"step": "environment steps", "seconds": "training time (s)"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """The number that a task is judged by."""
+
+    column: str
+    """Its column in metrics.csv."""
+    published: str
+    """Its name in a table of published curves."""
+    factor: float
+    label: str
+
+
+METRICS = {
+    "return": Metric("eval_return", "avg_return", 1.0, "return of the evaluated policy"),
+    "success": Metric("eval_success", "avg_success", 100.0, "success of the evaluated policy (%)"),
+}
+
+
+def metric_of(task: str) -> Metric:
+    """Return the paper's metric of a task. A task that is not in the paper is judged by its return."""
+    known = tasks().get(task)
+    return METRICS[known.metric if known else "return"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One run's evaluations."""
+
+    seed: int
+    step: np.ndarray
+    seconds: np.ndarray
+    value: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Band:
+    """A mean over seeds with its interval."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    seeds: int
+
+    @property
+    def has_interval(self) -> bool:
+        return self.seeds >= FEWEST_SEEDS
+
+
+def read_curve(run: Path) -> Curve | None:
+    """Read the evaluations of a run; None if it has none."""
+    task, seed = read_task_and_seed(run)
+    metric = metric_of(task)
+    names = ("step", "seconds", metric.column)
+    rows = [row for row in read_metrics(run / "metrics.csv") if all(name in row for name in names)]
+    if not rows:
+        return None
+    step, seconds, value = (np.array([row[name] for row in rows]) for name in names)
+    return Curve(seed, step, seconds, metric.factor * value)
+
+
+def band(curves: list[Curve], axis: str, points: int = 50) -> Band:
+    """Return mean and 95% bootstrap interval over seeds, on a grid that every run covers.
+
+    The band is empty where the runs have nothing in common."""
+    xs = [getattr(curve, axis) for curve in curves]
+    if all(np.array_equal(x, xs[0]) for x in xs):
+        grid = xs[0]
+    else:
+        start, end = max(x[0] for x in xs), min(x[-1] for x in xs)
+        grid = np.linspace(start, end, points if start <= end else 0)
+    values = np.stack([np.interp(grid, x, curve.value) for x, curve in zip(xs, curves, strict=True)])
+    picks = np.random.default_rng(0).integers(len(curves), size=(BOOTSTRAPS, len(curves)))
+    low, high = np.percentile(values[picks].mean(1), [2.5, 97.5], axis=0)
+    return Band(grid, values.mean(0), low, high, len({curve.seed for curve in curves}))
+
+
+def read_published(path: Path, task: str) -> dict[str, Band]:
+    """Read published curves of a task, by method.
+
+    The CSV has the columns task, method, metric, env_step, seeds, mean, ci_low, ci_high."""
+    by_method: dict[str, list[dict[str, str]]] = defaultdict(list)
+    suite = suite_of(task)
+    from_images = suite is not None and bool(suite.images)
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if (row.get("group") == "vision") != from_images:
+                continue  # the same names stand for other tasks there
+            if row["task"] == task.split(":")[-1] and row["metric"] == metric_of(task).published:
+                by_method[row["method"]].append(row)
+    out = {}
+    for method, rows in by_method.items():
+        rows.sort(key=lambda row: float(row["env_step"]))
+        x = np.array([float(row["env_step"]) for row in rows]) / (suite.action_repeat if suite else 1)
+        factor = metric_of(task).factor
+        mean, low, high = (  # one seed has no interval
+            factor * np.array([float(row[name] or row["mean"]) for row in rows])
+            for name in ("mean", "ci_low", "ci_high")
+        )
+        out[method] = Band(x, mean, low, high, seeds=int(rows[0]["seeds"]))
+    return out
