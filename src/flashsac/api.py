@@ -24,6 +24,7 @@ from flashsac.sims.defaults import configure
 from flashsac.sims.user_env import is_only_one
 from flashsac.training.hooks import Hooks
 from flashsac.training.start import checked_device, new_run, resume_run
+from flashsac.training.summary import summary
 from flashsac.training.trainer import Result, Trainer
 
 VIDEO_SECONDS = 10.0
@@ -82,7 +83,8 @@ def resume(
         if video is None and run.config.video and problem is None:
             video = _film(run, run.task if env is None else env, quiet)
         row = next(iter(read_metrics(run.path / "metrics.csv")[-1:]), {})
-        return Result(run.path, step, False, row, best_score(run.path).value, video, was_finished=True)
+        finished = Result(run.path, step, False, row, best_score(run.path).value, video, was_finished=True)
+        return _summed_up(finished, quiet)
     try:
         if problem is not None:
             raise problem
@@ -114,6 +116,12 @@ def _train_and_film(trainer: Trainer, task: Any, quiet: bool) -> Result:
     result = trainer.train()
     if run.config.video and not result.interrupted:
         result.video = _film(run, task, quiet)
+    return _summed_up(result, quiet)
+
+
+def _summed_up(result: Result, quiet: bool) -> Result:
+    if not quiet:
+        _print(summary(result))
     return result
 
 

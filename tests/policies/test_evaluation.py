@@ -48,7 +48,13 @@ def test_every_environment_has_its_quota(episodes):
 
 def test_what_is_made_of_them():
     scores = Evaluator(ShortAndLong, EnvConfig(), 4, seed=0).evaluate(STILL).summary()
-    assert scores == {"eval_return": 2.5, "eval_length": 2.5, "eval_success": 0.25, "eval_void": 0}
+    assert scores == {
+        "eval_return": 2.5,
+        "eval_return_std": 1.5,
+        "eval_length": 2.5,
+        "eval_success": 0.25,
+        "eval_void": 0,
+    }
     assert scores.keys() == Evaluation.METRICS.keys()
 
 
@@ -110,7 +116,13 @@ def test_an_episode_that_breaks_the_simulator_is_void(told):
     assert found.returns.tolist() == [1, 1], "those of the other environment"
     assert found.void == 2
     assert found.episodes == 4
-    assert found.summary() == {"eval_return": 1, "eval_length": 1, "eval_success": 0, "eval_void": 2}
+    assert found.summary() == {
+        "eval_return": 1,
+        "eval_return_std": 0,
+        "eval_length": 1,
+        "eval_success": 0,
+        "eval_void": 2,
+    }
     assert "2 of 4 evaluation episodes broke the simulator" in (found.problem or "")
     assert not found.can_be_best
 

@@ -247,22 +247,28 @@ def test_a_resumed_run_keeps_its_precision(tmp_path, monkeypatch):
     assert read_config(run)[1].precision == "bf16"
 
 
-def test_the_time_left_is_counted_from_when_learning_goes_at_its_pace(monkeypatch, capfd):
+def test_speed_and_time_left_are_those_of_learning(monkeypatch, capfd):
     now = [0.0]
     monkeypatch.setattr("flashsac.training.progress.time.monotonic", lambda: now[0])
     progress = Progress(10_000)
     progress.begin(0)
-    now[0] = 100.0  # five thousand random steps, then a long compilation
-    progress.learning(5_000)
-    now[0] = 110.0
-    progress.learning(5_100)
-    progress.row({"step": 5_100.0, "steps_per_second": 10.0, "eval_return": 0.0})
-    assert "left 8:10" in capfd.readouterr().out, "4,900 steps at ten a second"
+
+    def line(step: int, updates: int, seconds: float, at: float) -> str:
+        now[0] = at
+        progress.row(dict(step=step, updates=updates, seconds=seconds, steps_per_second=1.0, eval_return=0.0))
+        return capfd.readouterr().out
+
+    random = line(4_000, 0, 2.0, 10.0)
+    assert "2000 steps/s  random steps" in random
+    assert "left" not in random
+    assert "left" not in line(5_000, 10, 102.0, 120.0), "a long compilation says nothing about the rest"
+    assert "10 steps/s  left 8:10" in line(5_100, 20, 112.0, 130.0), "4,900 steps at ten a second"
+    assert "20 steps/s  left 5:14" in line(5_300, 40, 122.0, 140.0), "300 steps in 20 s, 4,700 to go"
+    assert "left" not in line(10_000, 500, 400.0, 500.0), "the last line"
 
 
-def test_the_trainer_says_when_that_is(tmp_path, monkeypatch):
-    paces = []
-    monkeypatch.setattr(Progress, "learning", lambda self, step: paces.append(step))
-    flashsac.train("gym:Pendulum-v1", run_dir=str(tmp_path / "run"), **SETTINGS)
-    assert paces
-    assert min(paces) >= TINY["agent"]["warmup"]
+def test_a_resumed_run_gives_no_time_left_before_it_knows_its_pace(capfd):
+    progress = Progress(10_000)
+    progress.begin(9_000)
+    progress.row(dict(step=9_010, updates=900, seconds=1.0, steps_per_second=10.0, eval_return=0.0))
+    assert "left" not in capfd.readouterr().out

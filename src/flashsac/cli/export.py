@@ -53,5 +53,7 @@ def main(arguments: list[str]) -> int:
     for written, difference in exported.differences.items():
         print(f"wrote {written}; largest difference from the policy {difference:.1e} over {compared}")
     if about:
-        print(f"next:\n  flashsac deploy {exported.file} --robot mujoco --command 0.5 0 0")
+        print(
+            f"next:\n  flashsac deploy {exported.file} --robot mujoco --command 0.5 0 0 --video {exported.file.with_suffix('.mp4')}"
+        )
     return 0

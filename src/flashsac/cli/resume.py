@@ -29,6 +29,5 @@ def main(arguments: list[str]) -> int:
     question = "which run? usage: flashsac resume RUN"
     options = parse(ResumeOptions, arguments, "resume", question=question, refusal=REFUSAL)
     from flashsac import api
-    from flashsac.cli.summary import print_summary
 
-    return print_summary(api.resume(options.run, options.task, device=options.device, trust_run=options.trust_run))
+    return api.resume(options.run, options.task, device=options.device, trust_run=options.trust_run).exit_code

@@ -49,9 +49,8 @@ def main(arguments: list[str]) -> int:
         env = options.config.env
         check_memory(known, choose_simulator(known, env), EnvRequest.of(env, options.config.device))
     from flashsac import api
-    from flashsac.cli.summary import print_summary
 
-    return print_summary(api.train(options.task, options.config))
+    return api.train(options.task, options.config).exit_code
 
 
 def _parse(arguments: list[str], default: TrainOptions, description: str | None = None) -> TrainOptions:

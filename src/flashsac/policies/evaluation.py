@@ -41,6 +41,7 @@ class Evaluation:
 
     METRICS: ClassVar[dict[str, str]] = {
         "eval_return": "mean return of the evaluation episodes",
+        "eval_return_std": "standard deviation of the returns of the evaluation episodes",
         "eval_length": "mean length of the evaluation episodes, in steps",
         "eval_success": "share of the evaluation episodes that succeeded, where the simulator reports success",
         "eval_void": "evaluation episodes left out because they broke the simulator: NaN or Inf",
@@ -75,7 +76,8 @@ class Evaluation:
         out: dict[str, float] = {"eval_void": self.void}
         if not len(self.returns):
             return out
-        out |= {"eval_return": float(self.returns.mean()), "eval_length": float(self.lengths.mean())}
+        out |= {"eval_return": float(self.returns.mean()), "eval_return_std": float(self.returns.std())}
+        out["eval_length"] = float(self.lengths.mean())
         if np.isfinite(self.successes).any():
             # Some simulators speak of success only when there is one, and none does in an episode that broke off.
             out["eval_success"] = float(np.nan_to_num(self.successes).mean())

@@ -67,11 +67,20 @@ def build_trainer(
         session, more = _build_session(run, task, env, progress, opened, resume)
         for line in (*run.notes, *more, *notes):
             progress.say(line)
-        progress.begin(session.step)
+        progress.say(_learning_plan(session))
+        progress.begin(session.step, session.clock.seconds)
         return Trainer(session, hooks)
     except BaseException:
         opened.close()
         raise
+
+
+def _learning_plan(session: Session) -> str:
+    """One line that says when learning starts, and how much of it there will be."""
+    agent = session.config.agent
+    learned = max(0, session.config.steps - agent.warmup)
+    updates = int(learned * agent.updates_per_transition)
+    return f"learning starts at step {agent.warmup:,}; {updates:,} updates in all (easy tasks need 10,000 to 15,000)"
 
 
 def _build_session(

@@ -49,15 +49,16 @@ class Progress:
 
         stdout: Any = _Stdout()
         self._console = Console(file=stdout, highlight=False, quiet=quiet, soft_wrap=True)
-        self._total, self._start, self._began, self._quiet = total, 0, time.monotonic(), quiet
-        self._said, self._learning = 0.0, False
+        self._total, self._quiet, self._said = total, quiet, 0.0
+        self._shown = (0, 0.0)  # step and training seconds of the last line
+        self._pace: tuple[int, float] | None = None  # step and time of the first row after learning began
         self._bar: Any = None
 
-    def begin(self, start: int) -> None:
-        """Training starts now, from this step."""
-        self._start, self._began = start, time.monotonic()
+    def begin(self, start: int, seconds: float = 0.0) -> None:
+        """Training starts now, from this step; `seconds` of training came before."""
+        self._shown = (start, seconds)
         if self._console.is_terminal and not self._quiet:
-            from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
 
             self._bar = Bar(
@@ -65,17 +66,11 @@ class Progress:
                 BarColumn(),
                 TextColumn("{task.fields[note]}"),
                 TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[left]}"),
                 console=self._console,
             )
             self._bar.start()
-            self._id = self._bar.add_task("", total=self._total, completed=start, note="")
-
-    def learning(self, step: int) -> None:
-        """Random steps and compiling are over, the first time this is called: what they took says nothing about the rest."""
-        if not self._learning:
-            self._start, self._began, self._learning = step, time.monotonic(), True
+            self._id = self._bar.add_task("", total=self._total, completed=start, note="", left="")
 
     def say(self, text: str) -> None:
         self._console.print(text, markup=False)
@@ -89,17 +84,32 @@ class Progress:
         note = "  ".join(f"{label} {row[name]:.4g}" for name, label in shown.items() if name in row)
         if "eval_success" in row:
             note += f"  success {100 * row['eval_success']:.0f}%"
+        step = int(row["step"])
+        left = self._left(step, row.get("updates", 0) > 0)
         if self._bar:
-            self._bar.update(self._id, completed=int(row["step"]), note=note)
+            self._bar.update(self._id, completed=step, note=note, left=left)
             return
-        last = row["step"] >= self._total
+        last = step >= self._total
         if not last and "eval_return" not in row and time.monotonic() - self._said < PLAIN_INTERVAL:
             return
         self._said = time.monotonic()
-        done = max(1, int(row["step"]) - self._start)
-        left = (time.monotonic() - self._began) / done * max(0, self._total - int(row["step"]))
-        self.say(
-            f"step {int(row['step']):>9,}/{self._total:,}  {note}  {row['steps_per_second']:.0f} steps/s  left {_clock(left)}"
+        seconds = row.get("seconds", 0.0)
+        taken = seconds - self._shown[1]
+        rate = (step - self._shown[0]) / taken if taken > 0 else row["steps_per_second"]
+        self._shown = (step, seconds)
+        self.say("  ".join(filter(None, (f"step {step:>9,}/{self._total:,}", note, f"{rate:.0f} steps/s", left))))
+
+    def _left(self, step: int, learning: bool) -> str:
+        """The time left, at the pace since learning began. Random steps and compiling say nothing about it, so they do not count."""
+        if step >= self._total:
+            return ""
+        if not learning:
+            return "random steps"
+        if self._pace is None:
+            self._pace = (step, time.monotonic())
+        first, since = self._pace
+        return (
+            f"left {_clock((time.monotonic() - since) / (step - first) * (self._total - step))}" if step > first else ""
         )
 
     def close(self) -> None:

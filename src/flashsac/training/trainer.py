@@ -26,13 +26,18 @@ class Result:
     run_dir: Path
     step: int
     interrupted: bool
-    row: dict[str, float]
+    row: dict[str, float] = dataclasses.field(repr=False)
     """The last row of metrics.csv."""
     best: float
     """Return of the best evaluation."""
     video: Path | None = None
     was_finished: bool = False
     """True if a resumed run had nothing left to train."""
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command: 130 if the run was interrupted, as after Ctrl-C."""
+        return 130 if self.interrupted else 0
 
 
 class Trainer:
@@ -135,7 +140,7 @@ class Trainer:
             return
         self._announce_compiling_once()
         try:
-            for _ in range(due := session.budget.spend()):
+            for _ in range(session.budget.spend()):
                 metrics = session.agent.update()
                 session.metrics |= metrics
                 for hook in self.hooks:
@@ -143,8 +148,6 @@ class Trainer:
         except RuntimeError:  # a NaN value gives an invalid atom index: report the divergence instead
             self._saver.require_finite_networks()
             raise
-        if due:
-            session.progress.learning(session.step)
         self._after("learning")
 
     def _announce_compiling_once(self) -> None:

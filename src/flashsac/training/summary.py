@@ -1,0 +1,63 @@
+"""What a run says at its end: what came out, where things are, and what to do next."""
+
+from __future__ import annotations
+
+import math
+
+from flashsac.config.schema import TrainConfig
+from flashsac.robots.catalog import ROBOTS
+from flashsac.runs.directory import read_config
+from flashsac.sims.user_env import module_of
+from flashsac.training.trainer import Result
+
+ENOUGH_UPDATES = 10_000
+"""Fewer updates than this rarely learn anything (docs/tuning.md)."""
+
+
+def summary(result: Result) -> str:
+    """Return the text for a finished or interrupted run."""
+    run_dir = result.run_dir
+    task, config = read_config(run_dir)
+    own = "module:function" if task.startswith("custom:") else task
+    named = f" --task {own}" if module_of(task) else ""  # its code runs only when it is asked for
+    if result.interrupted:
+        return f"\nsaved at step {result.step:,}. Go on with:\n  flashsac resume {run_dir}{named}"
+    lines = [("it had " if result.was_finished else "\n") + _outcome(result, config)]
+    lines += _too_short(result, config)
+    made = {
+        "videos/final.mp4": "the robot",
+        "checkpoints/best.safetensors": "the best policy",
+        "metrics.csv": "the numbers",
+    }
+    lines += [f"  {run_dir / name}  ({what})" for name, what in made.items() if (run_dir / name).exists()]
+    drawable = result.video is not None or (not config.video and not task.startswith("custom:"))
+    commands = (
+        (f"play {run_dir}{named}", drawable),
+        (f"eval {run_dir}{named}", True),
+        (f"report {run_dir} --out {run_dir}/curves", math.isfinite(result.best)),
+        (f"export {run_dir}", task in ROBOTS),
+    )
+    return "\n".join([*lines, "next:", *(f"  flashsac {command}" for command, useful in commands if useful)])
+
+
+def _outcome(result: Result, config: TrainConfig) -> str:
+    row = result.row
+    text = f"trained {result.step:,} steps in {row.get('seconds', 0) / 60:.1f} minutes (evaluations not counted)"
+    if (score := row.get("eval_return")) is None:
+        return text
+    episodes = config.eval.episodes - int(row.get("eval_void", 0))
+    spread = f" ± {row['eval_return_std']:.1f}" if "eval_return_std" in row else ""
+    best = f" (best {result.best:.1f})" if math.isfinite(result.best) else ""
+    return f"{text}, evaluated return {score:.1f}{spread} over {episodes} episodes{best}"
+
+
+def _too_short(result: Result, config: TrainConfig) -> list[str]:
+    """A note if the run was too short to have learned."""
+    updates = int(result.row.get("updates", 0))
+    if updates >= ENOUGH_UPDATES:
+        return []
+    steps = config.agent.warmup + math.ceil(1.5 * ENOUGH_UPDATES / config.agent.updates_per_transition)
+    return [
+        f"note: the run made {updates:,} updates. Easy tasks need 10,000 to 15,000 before they are learned: train for {steps:,} steps "
+        "(--steps), or make more updates per step (--agent.updates-per-transition)."
+    ]

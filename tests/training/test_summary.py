@@ -1,0 +1,36 @@
+"""The end of a run says what came out, how sure that is, and which command comes next."""
+
+from __future__ import annotations
+
+import gymnasium
+
+import flashsac
+from tests.helpers import TINY
+
+
+def make_env() -> gymnasium.Env:
+    return gymnasium.make("Pendulum-v1")
+
+
+def test_training_from_python_ends_with_a_summary(tmp_path, capsys):
+    result = flashsac.train(make_env, run_dir=str(tmp_path / "run"), **TINY)
+    said = capsys.readouterr().out
+    assert "learning starts at step 100; 125 updates in all" in said
+    row = result.row
+    assert f"{row['eval_return']:.1f} ± {row['eval_return_std']:.1f} over 2 episodes" in said
+    assert "note: the run made 125 updates" in said
+    assert "train for 60,100 steps" in said, "100 random steps, and 15,000 updates at a quarter of an update a step"
+    assert "flashsac eval" in said
+    assert "flashsac play" not in said, "nothing says that it can draw"
+
+
+def test_quiet_runs_say_nothing_and_results_are_short(tmp_path, capsys):
+    result = flashsac.train(make_env, run_dir=str(tmp_path / "run"), quiet=True, **TINY)
+    assert capsys.readouterr().out == ""
+    assert len(str(result)) < 400
+    assert "run_dir" in str(result)
+
+
+def test_a_run_with_a_video_offers_more_of_it(tmp_path, capsys):
+    flashsac.train("gym:Pendulum-v1", run_dir=str(tmp_path / "run"), **TINY | dict(video=True))
+    assert "flashsac play" in capsys.readouterr().out
