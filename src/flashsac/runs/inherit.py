@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flashsac.config.networks import with_networks_of
 from flashsac.config.schema import TrainConfig
-from flashsac.errors import FlashSACError
+from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.runs.directory import read_config
 
 
@@ -17,5 +17,15 @@ def starting_defaults(config: TrainConfig, from_run: str | Path | None, from_rep
         if from_replay:
             raise FlashSACError("--from-replay copies the replay of another run: name that run with --from RUN.")
         return config
-    config = with_networks_of(config, read_config(from_run)[1])
+    config = with_networks_of(config, parent_settings(from_run))
     return dataclasses.replace(config, agent=dataclasses.replace(config.agent, warmup=0)) if from_replay else config
+
+
+def parent_settings(run: str | Path) -> TrainConfig:
+    """The settings of a run to start from; refuses a policy file, which may be named by mistake."""
+    if Path(run).is_file():
+        raise CheckpointError(
+            f"{run} is a file. A policy file holds the actor alone, and training goes on from critics, temperature and statistics "
+            "too: name the run directory."
+        )
+    return read_config(run)[1]

@@ -15,6 +15,7 @@ from flashsac.errors import CheckpointError, FlashSACError
 from flashsac.runs import layout
 from flashsac.runs.checkpoint import Checkpoint, CheckpointStore, fingerprint
 from flashsac.runs.directory import read_ancestry, read_config
+from flashsac.runs.inherit import parent_settings
 from flashsac.runs.manifest import MANIFEST
 from flashsac.runs.parent import Contents, Parent
 from flashsac.runs.seal import MALFORMED, digest_of
@@ -29,11 +30,6 @@ OBSERVATION_SETTINGS = ("image_size", "frame_stack", "with_state", "history", "p
 def find_parent(run: str | Path, contents: Contents) -> Parent:
     """The newest whole checkpoint of a run. Only its files are read: no code of the run is imported, and nothing is changed."""
     path = Path(run)
-    if path.is_file():
-        raise CheckpointError(
-            f"{path} is a file. A policy file holds the actor alone, and training goes on from critics, temperature and statistics "
-            "too: name the run directory."
-        )
     task, _, grandparent = read_ancestry(path)
     store, problems = CheckpointStore(path, task), []
     for folder in layout.checkpoint_folders(store.folder):
@@ -65,7 +61,7 @@ def _transitions(checkpoint: Checkpoint, inherited: Parent | None, contents: Con
 
 def require_same_networks(config: TrainConfig, run: str | Path) -> None:
     """Raise an error that names the flags in which a run's networks differ from these settings."""
-    if different := different_networks(config.agent, read_config(run)[1].agent):
+    if different := different_networks(config.agent, parent_settings(run).agent):
         ours, theirs = (" ".join(flags) for flags in zip(*different, strict=True))
         raise FlashSACError(
             f"the networks of {run} do not fit: this run has {ours}, that one {theirs}. Leave these flags out, and the networks are "
