@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from flashsac.config.overrides import override
 from flashsac.config.schema import PresetName, TrainConfig
 from flashsac.errors import FlashSACError
 from flashsac.policies.evaluation import Evaluation, evaluate_policy
@@ -19,11 +20,13 @@ from flashsac.policies.video import checked_out, record
 from flashsac.runs.best import best_score
 from flashsac.runs.checkpoint import CheckpointStore
 from flashsac.runs.directory import Run
+from flashsac.runs.inherit import starting_defaults
 from flashsac.runs.metrics import read_metrics
-from flashsac.sims.defaults import configure
+from flashsac.sims.defaults import default_config
 from flashsac.sims.user_env import is_only_one
 from flashsac.training.hooks import Hooks
 from flashsac.training.start import checked_device, new_run, resume_run
+from flashsac.training.start_from import find_parent, for_more_steps, require_same_networks
 from flashsac.training.summary import summary
 from flashsac.training.trainer import Result, Trainer
 
@@ -37,25 +40,34 @@ def train(
     config: TrainConfig | None = None,
     *,
     preset: PresetName | None = None,
+    from_run: str | Path | None = None,
+    from_replay: bool = False,
     quiet: bool = False,
     hooks: Sequence[Hooks] = (),
     **overrides: Any,
 ) -> Result:
-    """Train on a task name, a function that makes environments, or an environment object (Gymnasium's, rsl_rl's, a VecEnv)."""
+    """Train on a task name, a function that makes environments, or an environment object (Gymnasium's, rsl_rl's, a VecEnv).
+
+    `from_run` starts from the networks of another run's newest checkpoint, with `from_replay` also from its transitions."""
     if config is not None and (preset or overrides):
         beside = ", ".join((["preset"] if preset else []) + list(overrides))
         raise FlashSACError(
             f"train() was given a whole config and, beside it, {beside}. Put them into the config: "
             "flashsac.configure(task, preset, ...) makes one, dataclasses.replace changes one."
         )
-    config = config if config is not None else configure(task, preset, **overrides)
+    if config is None:
+        config = override(starting_defaults(default_config(task, preset), from_run, from_replay), overrides)
     if is_only_one(task) and not quiet:
         print(
             "note: this environment object is needed for training, so nothing is evaluated or filmed; the returns of the training "
             "episodes are logged. For both, train by task name, or hand over a function that makes such an object.",
             file=sys.stderr,
         )
-    return _train_and_film(new_run(task, config, quiet=quiet, hooks=hooks), task, quiet)
+    parent = None
+    if from_run is not None:
+        require_same_networks(config, from_run)
+        parent = find_parent(from_run, "networks and replay" if from_replay else "networks")
+    return _train_and_film(new_run(task, config, quiet=quiet, hooks=hooks, parent=parent), task, quiet)
 
 
 def resume(
@@ -66,11 +78,19 @@ def resume(
     quiet: bool = False,
     hooks: Sequence[Hooks] = (),
     trust_run: bool = False,
+    steps: int | None = None,
+    new_run_dir: str | Path | None = None,
 ) -> Result:
-    """Go on with an interrupted run. `env` is needed only if the run was started with an environment of your own: its code runs only
+    """Go on with an interrupted run; with `steps`, continue it in a new run, written to `new_run_dir`, up to so many in all.
+
+    `env` is needed only if the run was started with an environment of your own: its code runs only
     if it is handed over, named (module:function), or allowed by `trust_run`. `device` is needed only if it is not to be the run's."""
+    if new_run_dir is not None and steps is None:
+        raise FlashSACError("a run is resumed where it is. For more steps in a new run directory, give --steps too.")
     run = Run.open(run_dir)
     problem = _why_not_resume(run, env, trust_run)
+    if steps is not None:
+        return _continue(run, env, problem, device, steps, new_run_dir, quiet, hooks)
     store = CheckpointStore(run.path, run.task, record=run.record)
     if (step := store.reached(run.config.steps)) is not None:
         run.close()
@@ -78,6 +98,7 @@ def resume(
             for note in run.notes:
                 print(note, file=sys.stderr)
             print(f"{run_dir} is finished: step {step:,} of {run.config.steps:,}. There is nothing left to train.")
+            print(f"for more steps, in a new run:\n  flashsac resume {run_dir} --steps {2 * run.config.steps}")
         film = run.path / "videos" / "final.mp4"
         video = film if film.exists() else None
         if video is None and run.config.video and problem is None:
@@ -94,6 +115,27 @@ def resume(
         raise
     task = run.task if env is None else env
     return _train_and_film(resume_run(run, task, quiet=quiet, hooks=hooks), task, quiet)
+
+
+def _continue(
+    run: Run,
+    env: Any,
+    problem: FlashSACError | None,
+    device: str | None,
+    steps: int,
+    run_dir: str | Path | None,
+    quiet: bool,
+    hooks: Sequence[Hooks],
+) -> Result:
+    """A new run that goes on from everything that `run` has. `run` is locked until that is copied, and then closed."""
+    task = run.task if env is None else env
+    with contextlib.closing(run):
+        if problem is not None:
+            raise problem
+        config = for_more_steps(run.config, run.path, steps, run_dir)
+        config = dataclasses.replace(config, device=checked_device(device or config.device))
+        trainer = new_run(task, config, name=run.task, quiet=quiet, hooks=hooks, continue_from=run.path)
+    return _train_and_film(trainer, task, quiet)
 
 
 def _why_not_resume(run: Run, env: Any, trust_run: bool) -> FlashSACError | None:

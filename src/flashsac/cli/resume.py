@@ -8,12 +8,14 @@ from flashsac.cli.parsing import Run, TrustRun, parse
 
 REFUSAL = """\
 the settings of a run are fixed when it begins. Its learning rate follows a schedule over all its steps, and resumed it must come \
-to the same as if it had never stopped. For other settings or more steps begin a new run: flashsac train TASK ... --run-dir ANOTHER"""
+to the same as if it had never stopped. For other settings begin a new run, which may start from this one: \
+flashsac train TASK --from RUN ... For more steps: flashsac resume RUN --steps N"""
 
 
 @dataclasses.dataclass(frozen=True)
 class ResumeOptions:
-    """Goes on with an interrupted run from its last checkpoint, with the settings it was begun with."""
+    """Goes on with an interrupted run from its last checkpoint, with the settings it was begun with; or, with --steps, continues a
+    run in a new run directory."""
 
     run: Run
     """Run directory."""
@@ -22,6 +24,11 @@ class ResumeOptions:
     task: str | None = None
     """Your own environment that the run was begun with: module:function."""
     trust_run: TrustRun = False
+    steps: int | None = None
+    """More steps: a new run that continues with everything up to so many steps in all. The learning-rate schedule is then that of a
+    run of this length."""
+    run_dir: str | None = None
+    """With --steps: where the new run is written (default: runs/TASK/DATE-seed)."""
 
 
 def main(arguments: list[str]) -> int:
@@ -30,4 +37,12 @@ def main(arguments: list[str]) -> int:
     options = parse(ResumeOptions, arguments, "resume", question=question, refusal=REFUSAL)
     from flashsac import api
 
-    return api.resume(options.run, options.task, device=options.device, trust_run=options.trust_run).exit_code
+    result = api.resume(
+        options.run,
+        options.task,
+        device=options.device,
+        trust_run=options.trust_run,
+        steps=options.steps,
+        new_run_dir=options.run_dir,
+    )
+    return result.exit_code

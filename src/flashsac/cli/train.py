@@ -9,6 +9,7 @@ import tyro
 
 from flashsac.cli.parsing import HELP, parse
 from flashsac.config.schema import PresetName, TrainConfig
+from flashsac.runs.inherit import starting_defaults
 from flashsac.sims.capacity import check_memory
 from flashsac.sims.catalog import check_task, find_task
 from flashsac.sims.defaults import default_config, default_preset
@@ -28,6 +29,11 @@ class TrainOptions:
     preset: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(get_args(PresetName))}}}")]
     """Where the defaults shown here come from: parallel (1024 environments, GPU), single (one environment, the paper's CPU setting),
     vision (images), laptop (minutes on a CPU)."""
+    from_run: Annotated[str | None, tyro.conf.arg(name="from", metavar="RUN")] = None
+    """Start from a trained policy: networks, temperature and statistics of this run's newest checkpoint, with a fresh schedule. The
+    networks then default to those of that run. (docs/continue.md)"""
+    from_replay: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """With --from, copy the transitions of that run's replay too. Without, its policy collects the warm-up."""
 
 
 def main(arguments: list[str]) -> int:
@@ -40,9 +46,10 @@ def main(arguments: list[str]) -> int:
     example = chosen.task or EXAMPLE
     preset: Any = chosen.preset or default_preset(example)
     whose = "as chosen" if chosen.preset else f"which {example} has without --preset"
+    defaults = starting_defaults(default_config(example, preset), chosen.from_run, chosen.from_replay)
     options = _parse(
         arguments,
-        TrainOptions(task=tyro.MISSING, config=default_config(example, preset), preset=preset),
+        TrainOptions(task=tyro.MISSING, config=defaults, preset=preset),
         f"Train {chosen.task or 'a robot'}. The defaults shown are those of the preset {preset}, {whose}.",
     )
     if known := find_task(options.task):  # before torch and the simulator are loaded, so that a refusal comes at once
@@ -50,7 +57,8 @@ def main(arguments: list[str]) -> int:
         check_memory(known, choose_simulator(known, env), EnvRequest.of(env, options.config.device))
     from flashsac import api
 
-    return api.train(options.task, options.config).exit_code
+    result = api.train(options.task, options.config, from_run=options.from_run, from_replay=options.from_replay)
+    return result.exit_code
 
 
 def _parse(arguments: list[str], default: TrainOptions, description: str | None = None) -> TrainOptions:

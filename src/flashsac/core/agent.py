@@ -19,7 +19,10 @@ from flashsac.types import Batch, Compiler, EnvSpec, Obs, Step, usable_reward
 
 
 class Agent:
-    """FlashSAC for one simulator. `total_updates` is the length of the learning-rate schedule."""
+    """FlashSAC for one simulator. `total_updates` is the length of the learning-rate schedule.
+
+    In the warm-up the agent acts at random, or with `policy_collects` by its policy, which was loaded from another run.
+    """
 
     METRICS: ClassVar[dict[str, str]] = {
         "reward_scale": "divisor of rewards, in units of the task's return",
@@ -35,6 +38,7 @@ class Agent:
         *,
         total_updates: int,
         seed: int = 0,
+        policy_collects: bool = False,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         compiler: Compiler = lambda function: function,
@@ -42,7 +46,7 @@ class Agent:
         self.spec, self.config, self.replay = spec, config, replay
         self.device = torch.device(device)
         self.total_updates = max(1, total_updates)
-        self.updates = 0
+        self.updates, self.policy_collects = 0, policy_collects
         # Own generators on the CPU draw all random numbers: the same on every device, saved with the agent, and
         # independent of the global random state.
         self.acting_rng = torch.Generator().manual_seed(seed)
@@ -78,8 +82,8 @@ class Agent:
 
     @torch.no_grad()
     def act(self, obs: Obs) -> Tensor:
-        """Exploring actions in [-1, 1], (envs, action_dim), on the simulator's device; uniform in the warm-up."""
-        if not self.ready_to_learn and not self.updates:
+        """Exploring actions in [-1, 1], (envs, action_dim), on the simulator's device; in the warm-up uniform by default."""
+        if not (self.ready_to_learn or self.updates or self.policy_collects):
             shape = (self.spec.num_envs, self.spec.action_dim)
             return (2 * torch.rand(shape, generator=self.acting_rng) - 1).to(self.spec.device)
         shown = {group: rows.to(self.device).contiguous() for group, rows in obs.items() if group != "critic"}
@@ -118,6 +122,11 @@ class Agent:
         """Close the open episodes and continue from `obs`, because the simulator was reset (a resumed run)."""
         self.replay.truncate_episodes(obs)
         self.reward_scale.restart()
+
+    def load_networks(self, state: dict) -> None:
+        """Networks, temperature and statistics from the state of another run. All else stays fresh."""
+        self.learner.load_networks(state["learner"])
+        self.reward_scale.load_statistics(state["reward_scale"])
 
     def state_dict(self) -> dict:
         """Everything but the replay's contents, which are saved piecewise (runs/checkpoint.py)."""

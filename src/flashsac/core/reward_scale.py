@@ -69,6 +69,11 @@ class RewardScale:
         guard = {} if self._guard is None else {"guard": self._guard.state_dict()}
         return {"returns": self.returns, "stats": self.stats} | guard
 
+    def load_statistics(self, state: dict) -> None:
+        """The statistics of another run, without its open episodes and without a jump that was still open."""
+        guard = state.get("guard") if self._guard else None
+        self.stats.copy_(guard["held"] if guard and guard["age"] > 0 else state["stats"])
+
     def load_state_dict(self, state: dict) -> None:
         self.returns.copy_(state["returns"])
         self.stats.copy_(state["stats"])
@@ -158,6 +163,9 @@ class NoRewardScale:
 
     def outliers(self) -> int:
         return 0
+
+    def load_statistics(self, state: dict) -> None:
+        pass
 
     def state_dict(self) -> dict:
         return {}

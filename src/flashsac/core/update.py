@@ -186,6 +186,14 @@ class Learner:
         with torch.no_grad():
             self.log_temperature.copy_(state["log_temperature"])
 
+    def load_networks(self, state: dict) -> None:
+        """Networks and temperature from the state of another run. The optimizers stay fresh."""
+        for name, part in self._parts():
+            if isinstance(part, nn.Module):
+                part.load_state_dict(state[name])
+        with torch.no_grad():
+            self.log_temperature.copy_(state["log_temperature"])
+
     def _parts(self) -> list[tuple[str, nn.Module | Adam]]:
         names = ["actor", "critic", "target", "actor_optimizer", "critic_optimizer", "temperature_optimizer"]
         names += ["encoder", "encoder_optimizer"] if self.encoder_parameters else []

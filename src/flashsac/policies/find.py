@@ -43,7 +43,7 @@ def policy_file(path: Path, checkpoint: str | int | None = None) -> Path:
         raise CheckpointError(
             f"there is no policy in {path}: it is no run directory, or its run has saved no checkpoint yet."
         )
-    wanted = str(checkpoint).removeprefix("step-").lstrip("0") if checkpoint is not None else None
+    wanted = str(checkpoint).removeprefix("step-").lstrip("0") or "0" if checkpoint is not None else None
     found = best + newest if wanted is None else ({"best": best, "last": newest} | steps).get(wanted, [])
     if not found:
         raise CheckpointError(

@@ -228,7 +228,7 @@ class CheckpointStore:
         if self.newest is None or layout.step_of(self.newest) < steps:
             return None
         try:
-            checkpoint = self._read(self.newest, forgiving=False)
+            checkpoint = self.read(self.newest)
         except CheckpointError:
             return None
         return None if checkpoint.state.get("evaluation_due") else checkpoint.step
@@ -240,7 +240,7 @@ class CheckpointStore:
             aside: list[tuple[Path, str]] = []
             for path in layout.checkpoint_folders(self.folder):
                 try:
-                    checkpoint = self._read(path, forgiving)
+                    checkpoint = self.read(path, forgiving=forgiving)
                 except ForeignCheckpointError:
                     raise
                 except CheckpointError as error:
@@ -253,14 +253,15 @@ class CheckpointStore:
         detail = "; ".join(problems) if problems else "it holds none"
         raise CheckpointError(f"no usable checkpoint in {self.folder}: {detail}. Train anew with another --run-dir.")
 
-    def _read(self, path: Path, forgiving: bool) -> Checkpoint:
+    def read(self, path: Path, *, forgiving: bool = False, replay: bool = True) -> Checkpoint:
+        """One checkpoint, verified. `forgiving` leaves damaged pieces of the replay out; without `replay` all are left out."""
         manifest = read_manifest(path)
         check_owner(path, manifest, self.task, self.record)
         for name, digest in manifest["files"].items():
             if fault := fault_of(path / name, digest):
                 raise CheckpointError(f"{path.name} is corrupt: {fault}")
         pieces = []
-        for piece in manifest["pieces"]:
+        for piece in manifest["pieces"] if replay else ():
             fault = fault_of(self.pieces_folder / piece["file"], piece["sha256"])
             if fault and not forgiving:
                 raise CheckpointError(f"{path.name} is incomplete: {fault}, a piece of the replay")

@@ -20,6 +20,7 @@ from flashsac.config.schema import TrainConfig, from_dict, to_dict
 from flashsac.errors import FlashSACError, RunDirectoryError
 from flashsac.runs import layout
 from flashsac.runs.manifest import adopt, saved_records
+from flashsac.runs.parent import Parent, parent_in
 from flashsac.runs.provenance import machine, version, versions
 from flashsac.runs.seal import MALFORMED, seal_readable, unseal_readable
 from flashsac.system.files import UNFINISHED, free_name, make_folder, remove_tree, sync, write_atomic
@@ -110,9 +111,14 @@ class Run:
 
     def copy_contents(self, source: Path) -> None:
         """Checkpoints, replay and metrics of another run, which stays as it is; the settings are this run's own."""
-        ignored = shutil.ignore_patterns(".*", layout.CONFIG, DAMAGED)
+        ignored = shutil.ignore_patterns(".*", layout.CONFIG, DAMAGED, "wandb*")
         shutil.copytree(source, self.path, dirs_exist_ok=True, ignore=ignored)
         adopt(self.path, self.record)
+
+    @property
+    def parent(self) -> Parent | None:
+        """The checkpoint of another run that this one started from."""
+        return parent_in(self.record)
 
     def close(self) -> None:
         self._lock.release()
@@ -130,6 +136,11 @@ def read_config(path: str | Path) -> tuple[str, TrainConfig]:
     return _read_and_say(path, _settings)
 
 
+def read_ancestry(path: str | Path) -> tuple[str, TrainConfig, Parent | None]:
+    """Task, settings and parent of a run, without touching it."""
+    return _read_and_say(path, lambda record: (*_settings(record), parent_in(record)))
+
+
 def read_task_and_seed(path: str | Path) -> tuple[str, int]:
     """What curves are grouped by; also of runs that another version has made."""
     return _read_and_say(path, _task_and_seed)
@@ -144,6 +155,7 @@ def _settings(record: dict[str, Any]) -> tuple[str, TrainConfig]:
     """By the same checks as when a run begins."""
     config = coerce(from_dict(record["config"]))
     check(config)
+    parent_in(record)
     return _task(record), config
 
 

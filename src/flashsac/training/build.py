@@ -32,6 +32,7 @@ from flashsac.training.progress import Progress
 from flashsac.training.replay_storage import make_replay, remove_ring
 from flashsac.training.saving import restore
 from flashsac.training.session import Session
+from flashsac.training.start_from import begin_from_parent
 from flashsac.training.trainer import Trainer
 
 PARTS = (Trainer, EpisodeStats, Evaluation, Learner, Agent, Replay, Clock, *ENCODERS)
@@ -69,7 +70,10 @@ def build_trainer(
             progress.say(line)
         progress.say(_learning_plan(session))
         progress.begin(session.step, session.clock.seconds)
-        return Trainer(session, hooks)
+        trainer = Trainer(session, hooks)
+        if run.parent and not session.store.newest:  # from here on the run does not need its parent
+            trainer.save(fatal=True)
+        return trainer
     except BaseException:
         opened.close()
         raise
@@ -77,10 +81,10 @@ def build_trainer(
 
 def _learning_plan(session: Session) -> str:
     """One line that says when learning starts, and how much of it there will be."""
-    agent = session.config.agent
-    learned = max(0, session.config.steps - agent.warmup)
-    updates = int(learned * agent.updates_per_transition)
-    return f"learning starts at step {agent.warmup:,}; {updates:,} updates in all (easy tasks need 10,000 to 15,000)"
+    copied = session.run.parent.transitions if session.run.parent else 0
+    start = max(0, session.config.agent.warmup - copied)
+    updates = session.agent.total_updates
+    return f"learning starts at step {start:,}; {updates:,} updates in all (easy tasks need 10,000 to 15,000)"
 
 
 def _build_session(
@@ -126,7 +130,8 @@ def _build_session(
         MetricsLog(
             run.path,
             columns=COLUMNS,
-            resume_step=session.step if resume else None,
+            # The row of an evaluation that is still due is written again.
+            resume_step=session.step - session.evaluation_due if resume else None,
             unwritten=session.unwritten_rows,
             wandb_project=config.wandb,
             config=dataclasses.asdict(config),
@@ -137,25 +142,27 @@ def _build_session(
 
 
 def _agent(run: Run, env: VecEnv, progress: Progress, opened: contextlib.ExitStack, compiled: bool) -> Agent:
-    config, device = run.config, torch.device(run.config.device)
+    config, device, parent = run.config, torch.device(run.config.device), run.parent
+    copied = parent.transitions if parent else 0
     opened.callback(remove_ring, run.path)
     replay = make_replay(
         env.spec,
         config.replay,
-        steps=config.steps,
+        steps=config.steps + copied,
         discount=config.agent.discount,
         n_step=config.agent.n_step,
         run_dir=run.path,
         device=device,
         say=progress.say,
     )
-    learned_steps = max(0, config.steps - config.agent.warmup)
+    learned_steps = max(0, config.steps - max(0, config.agent.warmup - copied))
     return Agent(
         env.spec,
         config.agent,
         replay,
         total_updates=int(learned_steps * config.agent.updates_per_transition),
         seed=config.seed,
+        policy_collects=parent is not None and parent.policy_collects,
         device=device,
         dtype=DTYPES[config.precision],
         **({"compiler": compiler_for(device, progress.say)} if compiled else {}),
@@ -163,8 +170,10 @@ def _agent(run: Run, env: VecEnv, progress: Progress, opened: contextlib.ExitSta
 
 
 def _reset_or_restore(session: Session, resume: bool) -> list[str]:
-    """The first observation, or everything from the newest checkpoint."""
+    """The first observation, or everything from the newest checkpoint, or the networks of the run's parent."""
     if resume and session.store.newest:
         return restore(session)
+    if session.run.parent:
+        return begin_from_parent(session, session.run.parent)
     session.obs = session.env.reset(session.config.seed)
     return ["the run was stopped before its first checkpoint: starting from the beginning"] if resume else []

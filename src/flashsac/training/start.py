@@ -15,6 +15,7 @@ from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.errors import FlashSACError
 from flashsac.policies.evaluation import MAX_STEPS
 from flashsac.runs.directory import Run
+from flashsac.runs.parent import Parent
 from flashsac.sims.base import no_exit
 from flashsac.sims.catalog import find_task
 from flashsac.sims.make import make_env
@@ -25,6 +26,7 @@ from flashsac.training.build import build_trainer
 from flashsac.training.hooks import Hooks
 from flashsac.training.precision import fastest_precision
 from flashsac.training.progress import Progress
+from flashsac.training.start_from import find_parent
 from flashsac.training.trainer import Trainer
 from flashsac.types import EnvSpec
 
@@ -36,14 +38,19 @@ def new_run(
     name: str | None = None,
     quiet: bool = False,
     hooks: Sequence[Hooks] = (),
+    parent: Parent | None = None,
     continue_from: Path | None = None,
 ) -> Trainer:
     """A new run of a task name, a function that makes environments, or an environment object.
 
-    `name` is what the run calls its task. `continue_from` is another run, whose newest checkpoint this one goes on from.
+    `name` is what the run calls its task. `parent` is a checkpoint of another run, whose networks this one starts from.
+    `continue_from` is another run, whose newest checkpoint this one goes on from with everything.
     """
     settled = settle(task, config)
+    if continue_from is not None:
+        parent = find_parent(continue_from, "everything")
     run = Run.create(name or task_name(task), settled)
+    run.record |= parent.record() if parent else {}
     try:
         if continue_from is not None:
             run.copy_contents(continue_from)
