@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 
+import gymnasium
 import pytest
 import torch
 
@@ -146,9 +147,36 @@ def test_a_directory_with_hidden_files_is_not_ours(tmp_path):
     assert (tmp_path / ".git").is_dir()
 
 
-def test_a_run_that_would_end_before_it_learns_is_refused(tmp_path):
-    with pytest.raises(FlashSACError, match="end before learning begins, after --agent.warmup 5,000"):
-        flashsac.train("gym:Pendulum-v1", preset="laptop", steps=300, run_dir=str(tmp_path / "run"))
+@pytest.mark.parametrize("steps", [1, 60])
+def test_a_run_shorter_than_its_warm_up_learns_in_its_second_half(tmp_path, steps, capfd):
+    """A trial of an environment: few steps, all other settings as they are."""
+    agent = SETTINGS["agent"] | dict(warmup=5_000)
+    run = tmp_path / "run"
+    settings = SETTINGS | dict(steps=steps, agent=agent, quiet=False)
+    result = flashsac.train(toy_envs.make_point, run_dir=str(run), **settings)
+    assert f"shortened to {steps // 2:,}." in capfd.readouterr().out
+    assert read_config(run)[1].agent.warmup == steps // 2, "a resumed run must not wait for another warm-up"
+    assert (result.step, result.row["updates"] > 0) == (max(2, steps), steps > 1)
+
+
+def test_a_short_run_is_resumed_exactly(tmp_path):
+    settings = SETTINGS | dict(steps=100, log_every=10, agent=SETTINGS["agent"] | dict(warmup=5_000))
+    alone, stopped = tmp_path / "alone", tmp_path / "stopped"
+    flashsac.train(toy_envs.make_point, run_dir=str(alone), **settings)
+    flashsac.train(toy_envs.make_point, run_dir=str(stopped), hooks=[StopAt(30)], **settings)
+    flashsac.resume(stopped, toy_envs.make_point, quiet=True)
+    assert rows(stopped) == rows(alone)
+
+
+def test_a_short_run_is_refused_for_its_spaces_and_its_directory(tmp_path):
+    """These come before anything about the number of steps."""
+    discrete = lambda: gymnasium.make("CartPole-v1")
+    with pytest.raises(FlashSACError, match="Discrete"):
+        flashsac.train(discrete, preset="laptop", steps=300, run_dir=str(tmp_path / "run"))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").touch()
+    with pytest.raises(RunDirectoryError, match="not an empty directory"):
+        flashsac.train(toy_envs.make_point, preset="laptop", steps=300, run_dir=str(tmp_path / "run"))
 
 
 def test_a_config_and_settings_beside_it_are_refused():

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from flashsac.config.checks import check, coerce
+from flashsac.config.checks import check, coerce, with_time_to_learn
 from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.errors import FlashSACError
 from flashsac.policies.evaluation import MAX_STEPS
@@ -44,6 +44,11 @@ def new_run(
     """
     settled = settle(task, config)
     run = Run.create(name or task_name(task), settled)
+    if settled.agent.warmup != config.agent.warmup:
+        run.notes.append(
+            f"note: the warm-up of {config.agent.warmup:,} random steps would last the whole run of {settled.steps:,} steps, so it "
+            f"is shortened to {settled.agent.warmup:,}. This is enough for a trial, not to learn a task"
+        )
     try:
         if continue_from is not None:
             run.copy_contents(continue_from)
@@ -84,6 +89,7 @@ def settle(task: Any, config: TrainConfig) -> TrainConfig:
     """Replace every "auto" by what it comes to on this machine, so that the run's config says what was done."""
     config = coerce(config)
     check(config)
+    config = with_time_to_learn(config)
     env, known = config.env, find_task(task)
     if known:
         env = dataclasses.replace(env, engine=choose_simulator(known, env).name)
