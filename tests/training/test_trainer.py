@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
 import types
 
 import gymnasium
@@ -177,6 +179,61 @@ def test_a_short_run_is_refused_for_its_spaces_and_its_directory(tmp_path):
     (tmp_path / "run" / "notes.txt").touch()
     with pytest.raises(RunDirectoryError, match="not an empty directory"):
         flashsac.train(toy_envs.make_point, preset="laptop", steps=300, run_dir=str(tmp_path / "run"))
+
+
+def fails_at_once():
+    return toy_envs.Breaks(after=0)
+
+
+def test_a_run_that_trained_nothing_does_not_block_the_next_one(tmp_path, capfd):
+    run = tmp_path / "run"
+    with pytest.raises(ZeroDivisionError):
+        flashsac.train(fails_at_once, run_dir=str(run), **SETTINGS)
+    assert (run / "config.json").exists()
+    assert (run / "metrics.csv").exists()
+    flashsac.train(toy_envs.make_point, run_dir=str(run), **SETTINGS | dict(seed=1, quiet=False))
+    assert "trained anything; this run takes its place" in capfd.readouterr().out
+    assert read_config(run)[1].seed == 1
+    assert len(rows(run)) == 10
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        flashsac.train(toy_envs.make_point, run_dir=str(run), **SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "file", ["notes.txt", "metrics-damaged.csv", "checkpoints/best.safetensors", "tensorboard/profile.txt", "link"]
+)
+def test_a_run_that_trained_nothing_is_kept_if_there_is_anything_else(tmp_path, file):
+    run = tmp_path / "run"
+    with pytest.raises(ZeroDivisionError):
+        flashsac.train(fails_at_once, run_dir=str(run), **SETTINGS)
+    if file == "link":
+        (run / file).symlink_to(tmp_path)
+    else:
+        (run / file).parent.mkdir(exist_ok=True)
+        (run / file).touch()
+    before = sorted(run.rglob("*"))
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        flashsac.train(toy_envs.make_point, run_dir=str(run), **SETTINGS)
+    assert sorted(run.rglob("*")) == before
+
+
+def test_a_run_that_begins_in_another_process_is_left_alone(tmp_path):
+    run = tmp_path / "run"
+    begun = start.new_run(
+        toy_envs.make_point, flashsac.configure(toy_envs.make_point, **TINY, run_dir=str(run)), quiet=True
+    )
+    with contextlib.closing(begun), pytest.raises(RunDirectoryError, match="another process is training"):
+        flashsac.train(toy_envs.make_point, run_dir=str(run), **SETTINGS)
+    assert (run / "config.json").exists()
+
+
+def test_environments_that_take_long_to_make_are_announced(tmp_path, capfd):
+    def slow():
+        time.sleep(1.0)
+        return toy_envs.make_point()
+
+    flashsac.train(slow, run_dir=str(tmp_path / "slow"), **SETTINGS | dict(steps=20, quiet=False))
+    assert capfd.readouterr().out.startswith("making 2 environments ...")
 
 
 def test_a_config_and_settings_beside_it_are_refused():

@@ -55,7 +55,7 @@ class MetricsLog:
         """Rows that metrics.csv still lacks, oldest first."""
         self._failing: set[str] = set()
         """Who could not be written the last time."""
-        self._tensorboard = TensorBoard(run_dir / "tensorboard", None if resume_step is None else resume_step + 1)
+        self._tensorboard = TensorBoard(run_dir / layout.TENSORBOARD, None if resume_step is None else resume_step + 1)
         self._wandb = self._start_wandb(wandb_project, run_dir, config) if wandb_project else None
 
     def _header(self) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ import torch
 from flashsac.config.checks import check, coerce, with_time_to_learn
 from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.errors import FlashSACError
-from flashsac.policies.evaluation import MAX_STEPS
 from flashsac.runs.directory import Run
 from flashsac.sims.base import no_exit
 from flashsac.sims.catalog import find_task
@@ -71,13 +72,26 @@ def resume_run(run: Run, task: Any, *, quiet: bool = False, hooks: Sequence[Hook
 def _make_env_and_build(run: Run, task: Any, *, resume: bool, quiet: bool, hooks: Sequence[Hooks]) -> Trainer:
     progress = Progress(run.config.steps, quiet)
     with no_exit("its start"):
-        env = make_env(task, run.config.env, device=run.config.device)
+        with _announced_if_slow(f"making {run.config.env.num_envs:,} environments ...", progress.say):
+            env = make_env(task, run.config.env, device=run.config.device)
         try:
             run.config, notes = with_environment_facts(task, run.config, env.spec)
         except BaseException:
             env.close()
             raise
         return build_trainer(run, task, env, progress, resume=resume, hooks=hooks, notes=notes)
+
+
+@contextlib.contextmanager
+def _announced_if_slow(line: str, say: Callable[[str], None], seconds: float = 1.0) -> Iterator[None]:
+    """Say what is being done once it takes longer than this."""
+    timer = threading.Timer(seconds, say, [line])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def task_name(task: Any) -> str:
@@ -141,10 +155,5 @@ def with_environment_facts(task: Any, config: TrainConfig, spec: EnvSpec) -> tup
     if spec.pixels and config.agent.n_step == 1:
         notes.append(
             "note: this environment shows images, but the settings are those for state; --preset vision has the paper's for images"
-        )
-    if spec.max_episode_steps is None and config.eval.every != 0:
-        notes.append(
-            f"note: this environment names no time limit, so evaluation cuts episodes at {MAX_STEPS:,} steps. "
-            "--env.max-episode-steps N sets a limit, for training too"
         )
     return dataclasses.replace(config, env=made), notes
