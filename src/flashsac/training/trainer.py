@@ -198,6 +198,8 @@ class Trainer:
         if evaluation.problem:
             unfit = "" if evaluation.can_be_best else ", and this policy cannot become the best"
             session.progress.say(f"warning: {evaluation.problem}{unfit}; training goes on")
+        if evaluation.cut:
+            session.watch.cut_episodes(evaluation.cut, evaluation.episodes)
         if evaluation.can_be_best:
             session.best.offer(session.step, scores, lambda path: self._saver.save_policy(policy, path))
         return scores
