@@ -25,6 +25,7 @@ from flashsac.sims.base import VecEnv
 from flashsac.system.memory import keep_freed_memory
 from flashsac.training.compile import compiler_for, compiler_missing
 from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget, intervals
+from flashsac.training.env_metrics import EnvMetrics
 from flashsac.training.health import SimulatorWatch
 from flashsac.training.hooks import Hooks
 from flashsac.training.precision import DTYPES, precision_notes
@@ -39,7 +40,7 @@ COLUMNS = [
     for part in (Trainer, EpisodeStats, Evaluation, Learner, Agent, Replay, Clock, *ENCODERS)
     for name in part.METRICS
 ]
-"""The columns of metrics.csv: every part declares its own."""
+"""The columns of metrics.csv: every part declares its own. Those of the environment come after them."""
 POLICY_EXTRA = 2**16
 """Bytes of a policy file beside its tensors, and more: its header, and the folder that lists it."""
 
@@ -103,6 +104,7 @@ def _build_session(
         evaluator,
         UpdateBudget(config.agent.updates_per_transition),
         EpisodeStats(env.spec.num_envs),
+        EnvMetrics(env.spec),
         Clock(),
         CheckpointStore(run.path, run.task, config.keep_checkpoints, run.record),
         BestPolicy(run.path, run.task),
@@ -118,7 +120,7 @@ def _build_session(
     session.log = opening(
         MetricsLog(
             run.path,
-            columns=COLUMNS,
+            columns=[*COLUMNS, *session.env_metrics.columns],
             resume_step=session.step if resume else None,
             unwritten=session.unwritten_rows,
             wandb_project=config.wandb,

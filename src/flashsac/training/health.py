@@ -64,6 +64,15 @@ class SimulatorWatch:
             kind="cut",
         )
 
+    def unreported_metrics(self, names: list[str]) -> None:
+        """Say which metrics the environment declares, but does not report."""
+        if names:
+            self._say_once(
+                f"note: the environment declares the metrics {', '.join(names)}, but no step has reported them yet. Its step() must "
+                "put each into info under that name, as a number",
+                kind="metrics",
+            )
+
     def _say_once(self, line: str, kind: str | None = None) -> None:
         """Say a line, unless it or another of its kind was said before."""
         if (kind or line) not in self._said:
