@@ -74,6 +74,8 @@ class EnvSpec:
     columns are known."""
     mirrors: dict[str, Mirror] = dataclasses.field(default_factory=dict)
     """For robots whose left and right are alike: how each observation group, and "action", looks in a mirror."""
+    metrics: tuple[str, ...] = ()
+    """Names in Step.info to average into metrics.csv and TensorBoard, as env/NAME: reward terms, "success" by the episode."""
 
     @property
     def critic_group(self) -> str:
@@ -104,7 +106,9 @@ class Step(NamedTuple):
     """False where the outcome is unknown, so that there is no transition to learn from: the simulator returned NaN, Inf or a reward
     beyond MAX_REWARD (and was reset), or it cut the episode off (`truncated`) and showed no final observation."""
     info: dict[str, Any]
-    """Whatever else the simulator says, per environment; "success" (bool) is understood by evaluation."""
+    """Whatever else the simulator says, per environment; "success" (bool) is understood by evaluation.
+
+    The names in EnvSpec.metrics are logged. Each has one number per environment, (envs,), or one for all; NaN means no value."""
 
     def broken(self) -> Tensor:
         """Where the simulator failed, (envs,): NaN, Inf, or a reward out of range. An episode cut off without a final observation is

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flashsac.config.checks import check, coerce
+from flashsac.config.checks import check, coerce, with_time_to_learn
 from flashsac.config.overrides import override
 from flashsac.config.presets import PRESETS
 from flashsac.config.schema import AgentConfig, EnvConfig, TrainConfig, from_dict, to_dict
@@ -26,7 +26,6 @@ def test_every_preset_passes_the_checks(name):
         (dict(steps=0), "--steps must be at least 1, not 0"),
         (dict(seed=-1), "--seed must lie in [0, 2147483647], not -1"),
         (dict(checkpoint_every=-1), "--checkpoint-every must be at least 0, not -1"),
-        (dict(steps=100), "--steps 100 end before learning begins"),
         (dict(agent=dict(n_step=0)), "--agent.n-step must be at least 1, not 0"),
         (dict(agent=dict(batch_size=1)), "--agent.batch-size must be at least 2, not 1"),
         (dict(agent=dict(learning_rate=0.0)), "--agent.learning-rate must be above 0, not 0"),
@@ -53,6 +52,13 @@ def test_values_from_python_get_the_types_of_the_command_line():
     assert isinstance(config.steps, int)
     with pytest.raises(FlashSACError, match=r"--agent.warmup must be a whole number, not 2.5"):
         coerce(TrainConfig(agent=AgentConfig(warmup=2.5)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (300, 150), (5_000, 2_500), (5_001, 5_000)])
+def test_a_warm_up_that_lasts_the_whole_run_is_shortened_to_half_of_it(steps, warmup):
+    config = with_time_to_learn(override(PRESETS["laptop"], dict(steps=steps)))
+    assert config.agent.warmup == warmup
+    check(config)
 
 
 def test_a_config_survives_json():

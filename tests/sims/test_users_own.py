@@ -12,6 +12,7 @@ from gymnasium.wrappers import TimeLimit
 import flashsac
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import BadSimulation, FlashSACError, MissingExtra, UnsupportedSpace
+from flashsac.policies import evaluation
 from flashsac.sims.check import check_env
 from flashsac.sims.make import make_env
 from tests import toy_envs
@@ -86,13 +87,14 @@ def test_a_time_limit_is_seen_without_a_spec():
 
 
 @pytest.mark.slow
-def test_training_without_a_time_limit_says_where_evaluation_cuts(tmp_path, capfd):
-    settings = TINY | dict(steps=120, run_dir=str(tmp_path / "run"))
-    flashsac.train(toy_envs.make_point, **settings)
-    assert "evaluation cuts episodes at 10,000 steps" in capfd.readouterr().out
-    limited = settings | dict(env=dict(num_envs=2, max_episode_steps=10), run_dir=str(tmp_path / "limited"))
-    flashsac.train(toy_envs.make_point, **limited)
-    assert "evaluation cuts" not in capfd.readouterr().out
+@pytest.mark.parametrize(("limit", "cut"), [(20, 0), (30, 0), (31, 2)])
+def test_training_says_that_evaluation_cut_episodes_only_where_it_did(tmp_path, capfd, monkeypatch, limit, cut):
+    """The environment ends its episodes itself and names no limit; evaluation has patience for 30 steps."""
+    monkeypatch.setattr(evaluation, "MAX_STEPS", 30)
+    settings = TINY | dict(steps=120, eval=dict(every=60, episodes=2), run_dir=str(tmp_path / "run"))
+    flashsac.train(lambda: toy_envs.PointEnv(limit=limit), **settings)
+    said = f"note: {cut} of 2 evaluation episodes had not ended after"
+    assert capfd.readouterr().out.count(said) == (1 if cut else 0), "once in a run"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import time
@@ -26,6 +27,19 @@ class DescribedPoint(GymEnv):
 
     def render(self) -> np.ndarray:
         return np.full((4, 6, 3), 7, np.uint8)
+
+
+class Reporting(DescribedPoint):
+    """Reports a metric of its own."""
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self.spec = dataclasses.replace(self.spec, metrics=("height",))
+
+    def step(self, action):
+        outcome = super().step(action)
+        outcome[-1]["height"] = 2.5
+        return outcome
 
 
 class Faulty(DescribedPoint):

@@ -216,7 +216,9 @@ def test_a_run_of_version_0_1(tmp_path):
 
 
 def test_no_code_of_the_parent_runs(tmp_path):
-    settings = "--preset laptop --compile off --precision fp32 --no-video --env.num-envs 2 --agent.batch-size 16".split()
+    settings = (
+        "--preset laptop --compile off --precision fp32 --no-video --env.num-envs 2 --agent.batch-size 16".split()
+    )
     module = tmp_path / "theirs.py"
     module.write_text("import gymnasium\nmake = lambda: gymnasium.make('Pendulum-v1')\n")
     first = "--steps 100 --agent.warmup 50 --agent.critic-width 8 --agent.actor-width 8 --run-dir parent".split()

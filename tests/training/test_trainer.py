@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
 import types
 
+import gymnasium
 import pytest
 import torch
 
@@ -146,9 +149,91 @@ def test_a_directory_with_hidden_files_is_not_ours(tmp_path):
     assert (tmp_path / ".git").is_dir()
 
 
-def test_a_run_that_would_end_before_it_learns_is_refused(tmp_path):
-    with pytest.raises(FlashSACError, match="end before learning begins, after --agent.warmup 5,000"):
-        flashsac.train("gym:Pendulum-v1", preset="laptop", steps=300, run_dir=str(tmp_path / "run"))
+@pytest.mark.parametrize("steps", [1, 60])
+def test_a_run_shorter_than_its_warm_up_learns_in_its_second_half(tmp_path, steps, capfd):
+    """A trial of an environment: few steps, all other settings as they are."""
+    agent = SETTINGS["agent"] | dict(warmup=5_000)
+    run = tmp_path / "run"
+    settings = SETTINGS | dict(steps=steps, agent=agent, quiet=False)
+    result = flashsac.train(toy_envs.make_point, run_dir=str(run), **settings)
+    assert f"shortened to {steps // 2:,}." in capfd.readouterr().out
+    assert read_config(run)[1].agent.warmup == steps // 2, "a resumed run must not wait for another warm-up"
+    assert (result.step, result.row["updates"] > 0) == (max(2, steps), steps > 1)
+
+
+def test_a_short_run_is_resumed_exactly(tmp_path):
+    settings = SETTINGS | dict(steps=100, log_every=10, agent=SETTINGS["agent"] | dict(warmup=5_000))
+    alone, stopped = tmp_path / "alone", tmp_path / "stopped"
+    flashsac.train(toy_envs.make_point, run_dir=str(alone), **settings)
+    flashsac.train(toy_envs.make_point, run_dir=str(stopped), hooks=[StopAt(30)], **settings)
+    flashsac.resume(stopped, toy_envs.make_point, quiet=True)
+    assert rows(stopped) == rows(alone)
+
+
+def test_a_short_run_is_refused_for_its_spaces_and_its_directory(tmp_path):
+    """These come before anything about the number of steps."""
+    discrete = lambda: gymnasium.make("CartPole-v1")
+    with pytest.raises(FlashSACError, match="Discrete"):
+        flashsac.train(discrete, preset="laptop", steps=300, run_dir=str(tmp_path / "run"))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").touch()
+    with pytest.raises(RunDirectoryError, match="not an empty directory"):
+        flashsac.train(toy_envs.make_point, preset="laptop", steps=300, run_dir=str(tmp_path / "run"))
+
+
+def fails_at_once():
+    return toy_envs.Breaks(after=0)
+
+
+def test_a_run_that_trained_nothing_does_not_block_the_next_one(tmp_path, capfd):
+    run = tmp_path / "run"
+    with pytest.raises(ZeroDivisionError):
+        flashsac.train(fails_at_once, run_dir=str(run), **SETTINGS)
+    assert (run / "config.json").exists()
+    assert (run / "metrics.csv").exists()
+    flashsac.train(toy_envs.make_point, run_dir=str(run), **SETTINGS | dict(seed=1, quiet=False))
+    assert "trained anything; this run takes its place" in capfd.readouterr().out
+    assert read_config(run)[1].seed == 1
+    assert len(rows(run)) == 10
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        flashsac.train(toy_envs.make_point, run_dir=str(run), **SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "file", ["notes.txt", "metrics-damaged.csv", "checkpoints/best.safetensors", "tensorboard/profile.txt", "link"]
+)
+def test_a_run_that_trained_nothing_is_kept_if_there_is_anything_else(tmp_path, file):
+    run = tmp_path / "run"
+    with pytest.raises(ZeroDivisionError):
+        flashsac.train(fails_at_once, run_dir=str(run), **SETTINGS)
+    if file == "link":
+        (run / file).symlink_to(tmp_path)
+    else:
+        (run / file).parent.mkdir(exist_ok=True)
+        (run / file).touch()
+    before = sorted(run.rglob("*"))
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        flashsac.train(toy_envs.make_point, run_dir=str(run), **SETTINGS)
+    assert sorted(run.rglob("*")) == before
+
+
+def test_a_run_that_begins_in_another_process_is_left_alone(tmp_path):
+    run = tmp_path / "run"
+    begun = start.new_run(
+        toy_envs.make_point, flashsac.configure(toy_envs.make_point, **TINY, run_dir=str(run)), quiet=True
+    )
+    with contextlib.closing(begun), pytest.raises(RunDirectoryError, match="another process is training"):
+        flashsac.train(toy_envs.make_point, run_dir=str(run), **SETTINGS)
+    assert (run / "config.json").exists()
+
+
+def test_environments_that_take_long_to_make_are_announced(tmp_path, capfd):
+    def slow():
+        time.sleep(1.0)
+        return toy_envs.make_point()
+
+    flashsac.train(slow, run_dir=str(tmp_path / "slow"), **SETTINGS | dict(steps=20, quiet=False))
+    assert capfd.readouterr().out.startswith("making 2 environments ...")
 
 
 def test_a_config_and_settings_beside_it_are_refused():

@@ -51,6 +51,8 @@ class Evaluation:
     lengths: np.ndarray
     successes: np.ndarray
     void: int = 0
+    cut: int = 0
+    """Episodes that had no end of their own within MAX_STEPS."""
 
     @property
     def episodes(self) -> int:
@@ -126,7 +128,7 @@ class Evaluator:
         returns, lengths = torch.zeros(num_envs), torch.zeros(num_envs)
         success, void = torch.full((num_envs,), float("nan")), torch.zeros(num_envs, dtype=torch.bool)
         finished: list[list[tuple[float, float, float, bool]]] = [[] for _ in range(num_envs)]
-        obs = self.env.reset(self.seed)
+        cut, obs = 0, self.env.reset(self.seed)
         while any(len(done) < self.quota for done in finished):
             if self._abandoned:
                 raise EvaluationAbandoned("told to stop")
@@ -140,16 +142,18 @@ class Evaluator:
                 # Success at any time of the episode counts, as in the paper's benchmarks.
                 now = torch.as_tensor(step.info["success"], dtype=torch.float32, device="cpu")
                 success = torch.fmax(success, now)
-            over = (step.terminated | step.truncated | ~step.valid).cpu() | (lengths >= MAX_STEPS)
+            ended = (step.terminated | step.truncated | ~step.valid).cpu()
+            over = ended | (lengths >= MAX_STEPS)
             for i in over.nonzero()[:, 0].tolist():
                 if len(finished[i]) < self.quota:
+                    cut += not ended[i]
                     finished[i].append((returns[i].item(), lengths[i].item(), success[i].item(), bool(void[i])))
             returns[over], lengths[over], success[over], void[over] = 0.0, 0.0, float("nan"), False
             alive()
         episodes = np.array([episode for done in zip(*finished, strict=True) for episode in done])[: self.episodes]
         left_out = episodes[:, 3] != 0
         returned, lasted, succeeded = episodes[~left_out, :3].T
-        return Evaluation(returned, lasted, succeeded, int(left_out.sum()))
+        return Evaluation(returned, lasted, succeeded, int(left_out.sum()), cut)
 
     def close(self) -> None:
         self.env.close()

@@ -103,7 +103,7 @@ class ProcessEvaluator:
         if "error" in content:
             raise FlashSACError(content["error"])
         returns, lengths, successes = (np.array(content[name]) for name in ("returns", "lengths", "successes"))
-        return Evaluation(returns, lengths, successes, content["void"])
+        return Evaluation(returns, lengths, successes, content["void"], content["cut"])
 
     def _ask(self, child: PythonChild, policy: Policy) -> bytes | None:
         """The child's answer; None if it died or was killed."""
@@ -190,7 +190,7 @@ def serve(settings: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> 
                 evaluator = Evaluator(settings["task"], config, settings["episodes"], settings["seed"], device=device)
             result = evaluator.evaluate(policy.to(device), _Alive(answers))
             answer = {name: getattr(result, name).tolist() for name in ("returns", "lengths", "successes")}
-            answer["void"] = result.void
+            answer |= {"void": result.void, "cut": result.cut}
         except FlashSACError as error:
             answer = {"error": str(error)}
         _send(answers, json.dumps(answer).encode())

@@ -19,13 +19,16 @@ from flashsac.config.checks import check, coerce
 from flashsac.config.schema import TrainConfig, from_dict, to_dict
 from flashsac.errors import FlashSACError, RunDirectoryError
 from flashsac.runs import layout
+from flashsac.runs.disk import RESERVE
 from flashsac.runs.manifest import adopt, saved_records
+from flashsac.runs.metrics_file import read_metrics_file
 from flashsac.runs.parent import Parent, parent_in
 from flashsac.runs.provenance import machine, version, versions
 from flashsac.runs.seal import MALFORMED, seal_readable, unseal_readable
 from flashsac.system.files import UNFINISHED, free_name, make_folder, remove_tree, sync, write_atomic
 
 LOCK = ".lock"
+EVENTS = "events.out.tfevents."
 DAMAGED = "config-damaged.json"
 UNSEALED_KEYS = {"task", "config", "versions", "machine"}
 """What config.json held before it had a checksum. With any other key it had one, and lost it."""
@@ -53,10 +56,7 @@ class Run:
         """The directory of a new run, locked; refuses one that already holds a run. `write_config` makes it a run."""
         path = Path(config.run_dir) if config.run_dir else _make_default(task, config.seed)
         if (path / layout.CONFIG).exists():
-            raise RunDirectoryError(
-                f"{path} already holds a run. Continue it with: flashsac resume {path} (from Python: flashsac.resume), or choose "
-                "another run directory."
-            )
+            return cls._replace_untrained(path, task, config)
         # Also of hidden files: `discard` deletes the directory again if the run cannot begin.
         if path.exists() and (not path.is_dir() or any(not _left_over(item) for item in path.iterdir())):
             raise RunDirectoryError(f"{path} exists and is not an empty directory. Choose another --run-dir.")
@@ -68,6 +68,25 @@ class Run:
             raise RunDirectoryError(
                 f"{path} cannot be written ({error.strerror}). Choose another --run-dir."
             ) from error
+        return run
+
+    @classmethod
+    def _replace_untrained(cls, path: Path, task: str, config: TrainConfig) -> Run:
+        """The directory of a run that ended before its first row and checkpoint, without what that run left; refuses any other."""
+        run = cls(
+            path, task, config
+        )  # locked before it is looked at: another process may be about to write the first row
+        if not _is_untrained(path):
+            run.close()
+            raise RunDirectoryError(
+                f"{path} already holds a run. Continue it with: flashsac resume {path} (from Python: flashsac.resume), or choose "
+                "another run directory."
+            )
+        for item in path.iterdir():
+            if item.name not in (LOCK, layout.CONFIG):
+                remove_tree(item) if item.is_dir() else item.unlink()
+        (path / layout.CONFIG).unlink()  # last: until then the directory can be recognised again
+        run.notes.append(f"note: {path} held a run that ended before it had trained anything; this run takes its place")
         return run
 
     @classmethod
@@ -224,6 +243,23 @@ def _read_record(file: Path) -> dict[str, Any]:
     if not sealed and (unknown := record.keys() - UNSEALED_KEYS):
         raise ValueError(f"it has no checksum, but holds {', '.join(sorted(unknown))!r:.60}")
     return record
+
+
+def _is_untrained(run: Path) -> bool:
+    """True if a run wrote neither a row of metrics nor a checkpoint, and nobody has put anything else into its directory."""
+    rows, damaged = read_metrics_file(run / layout.METRICS)
+    files = [item for item in run.rglob("*") if item.is_symlink() or not item.is_dir()]
+    return not rows and not damaged and all(_without_content(file, run) for file in files)
+
+
+def _without_content(file: Path, run: Path) -> bool:
+    """True for a file that a run has before its first row."""
+    if file.is_symlink():
+        return False
+    if file.parent.name == layout.TENSORBOARD:
+        return file.name.startswith(EVENTS)
+    top = run / file.relative_to(run).parts[0]
+    return _left_over(top) or (file.parent == run and file.name in (layout.CONFIG, layout.METRICS, RESERVE))
 
 
 def _left_over(path: Path) -> bool:

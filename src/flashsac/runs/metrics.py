@@ -14,8 +14,8 @@ from typing import Any
 
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.runs import layout
+from flashsac.runs.metrics_file import ENV_PREFIX, read_metrics_file
 from flashsac.runs.metrics_file import read_metrics as read_metrics
-from flashsac.runs.metrics_file import read_metrics_file
 from flashsac.runs.tensorboard import TensorBoard
 from flashsac.system.files import append_line, replacing, sync, write_atomic
 
@@ -29,8 +29,8 @@ class MetricsLog:
     """Appends rows to metrics.csv and the same numbers to TensorBoard and W&B.
 
     `columns` are those of metrics.csv; a cell without a value stays empty. Resuming drops the rows after `resume_step`, and the
-    columns that are not among `columns`. Rows that cannot be written are kept in `unwritten`, and written once they can be;
-    that costs a warning through `say`, never the run.
+    columns that are not among `columns`, except the environment's own. Rows that cannot be written are kept in `unwritten`, and
+    written once they can be; that costs a warning through `say`, never the run.
     """
 
     def __init__(
@@ -49,13 +49,16 @@ class MetricsLog:
         kept = [] if resume_step is None else [row for row in self._whole_rows() if row["step"] <= resume_step]
         known = {row["step"] for row in kept}
         kept += [row for row in unwritten if row["step"] not in known]  # kept by the checkpoint: there was no room
+        # What the environment reported before is kept, also if it no longer declares it.
+        own = dict.fromkeys(name for row in kept for name in row if name.startswith(ENV_PREFIX))
+        self._columns += tuple(name for name in own if name not in self._columns)
         with replacing(self._path) as temporary, temporary.open("w", newline="") as file:
             file.writelines(f"{line}\n" for line in (self._header(), *map(self._line, kept)))
         self.unwritten: deque[dict[str, float]] = deque()
         """Rows that metrics.csv still lacks, oldest first."""
         self._failing: set[str] = set()
         """Who could not be written the last time."""
-        self._tensorboard = TensorBoard(run_dir / "tensorboard", None if resume_step is None else resume_step + 1)
+        self._tensorboard = TensorBoard(run_dir / layout.TENSORBOARD, None if resume_step is None else resume_step + 1)
         self._wandb = self._start_wandb(wandb_project, run_dir, config) if wandb_project else None
 
     def _header(self) -> str:

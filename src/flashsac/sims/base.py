@@ -131,6 +131,7 @@ def autoreset(
     over = (ended[0] | ended[1] | ~valid).nonzero()[:, 0]
     next_obs = final_obs
     if len(over):
+        info = {name: _kept(value) for name, value in info.items()}
         fresh = first_obs(reset_envs(over))
         next_obs = {group: rows.clone() for group, rows in final_obs.items()}
         for group, rows in fresh.items():
@@ -142,6 +143,11 @@ def with_success(info: dict[str, Any]) -> dict[str, Any]:
     """Simulators have several words for it; evaluation knows one."""
     found = next((info[name] for name in ("success", "is_success", "solved") if name in info), None)
     return info if found is None else info | {"success": found}
+
+
+def _kept(value: Any) -> Any:
+    """A copy of numbers in info: a reset may write into the same memory."""
+    return value.clone() if isinstance(value, Tensor) else value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _copy(x: Rows, dtype: torch.dtype) -> Tensor:

@@ -25,6 +25,7 @@ from flashsac.sims.base import VecEnv
 from flashsac.system.memory import keep_freed_memory
 from flashsac.training.compile import compiler_for, compiler_missing
 from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget, intervals
+from flashsac.training.env_metrics import EnvMetrics
 from flashsac.training.health import SimulatorWatch
 from flashsac.training.hooks import Hooks
 from flashsac.training.precision import DTYPES, precision_notes
@@ -38,7 +39,7 @@ from flashsac.training.trainer import Trainer
 PARTS = (Trainer, EpisodeStats, Evaluation, Learner, Agent, Replay, Clock, *ENCODERS)
 """The parts of a run that report metrics. Each declares its own in METRICS, with their meanings."""
 COLUMNS = [name for part in PARTS for name in part.METRICS]
-"""The columns of metrics.csv."""
+"""The columns of metrics.csv. Those of the environment come after them."""
 POLICY_EXTRA = 2**16
 """Bytes of a policy file beside its tensors, and more: its header, and the folder that lists it."""
 
@@ -114,6 +115,7 @@ def _build_session(
         evaluator,
         UpdateBudget(config.agent.updates_per_transition),
         EpisodeStats(env.spec.num_envs),
+        EnvMetrics(env.spec),
         Clock(),
         CheckpointStore(run.path, run.task, config.keep_checkpoints, run.record),
         BestPolicy(run.path, run.task),
@@ -129,7 +131,7 @@ def _build_session(
     session.log = opening(
         MetricsLog(
             run.path,
-            columns=COLUMNS,
+            columns=[*COLUMNS, *session.env_metrics.columns],
             # The row of an evaluation that is still due is written again.
             resume_step=session.step - session.evaluation_due if resume else None,
             unwritten=session.unwritten_rows,

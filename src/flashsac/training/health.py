@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flashsac.core.reward_scale import JumpGuard
+from flashsac.policies.evaluation import MAX_STEPS
 from flashsac.types import MAX_REWARD, Step
 
 AT_LEAST = 1000
@@ -55,7 +56,25 @@ class SimulatorWatch:
             )
         self._outliers = count
 
-    def _say_once(self, line: str) -> None:
-        if line not in self._said:
-            self._said.add(line)
+    def cut_episodes(self, cut: int, episodes: int) -> None:
+        """Say that evaluation had to end episodes itself."""
+        self._say_once(
+            f"note: {cut} of {episodes} evaluation episodes had not ended after {MAX_STEPS:,} steps and were cut there. "
+            "env.max_episode_steps (--env.max-episode-steps N) sets a time limit, for training too",
+            kind="cut",
+        )
+
+    def unreported_metrics(self, names: list[str]) -> None:
+        """Say which metrics the environment declares, but does not report."""
+        if names:
+            self._say_once(
+                f"note: the environment declares the metrics {', '.join(names)}, but no step has reported them yet. Its step() must "
+                "put each into info under that name, as a number",
+                kind="metrics",
+            )
+
+    def _say_once(self, line: str, kind: str | None = None) -> None:
+        """Say a line, unless it or another of its kind was said before."""
+        if (kind or line) not in self._said:
+            self._said.add(kind or line)
             self._say(line)

@@ -48,6 +48,7 @@ class Saver:
             "env": session.env.state_dict() if with_env else None,
             "obs": session.obs,
             "episodes": session.episodes.state_dict(),
+            **({"env_metrics": session.env_metrics.state_dict()} if session.env_metrics.names else {}),
             "metrics": session.metrics,
             "owed": session.budget.owed,
             "best": session.best.written,
@@ -211,6 +212,8 @@ def _restore(session: Session, checkpoint: Checkpoint) -> list[str]:
     session.budget.owed, session.clock.seconds = state["owed"], state["seconds"]
     notes += _drop_lost_replay(session, checkpoint)
     session.episodes.load_state_dict(state["episodes"])
+    if "env_metrics" in state:
+        session.env_metrics.load_state_dict(state["env_metrics"])
     session.metrics = state["metrics"]
     session.best.restore(state["best"])
     session.unwritten_rows = state.get("unwritten_rows", [])
@@ -245,6 +248,7 @@ def _begin_new_episodes(session: Session) -> str:
     session.obs = session.env.reset(int(seed) % 2**31)
     session.agent.restart_episodes(session.obs)
     session.episodes.restart()
+    session.env_metrics.restart()
     session.store.save_again_from(session.agent.replay.head - 1)
     why = "could not be brought back exactly" if session.env.spec.can_save_state else "cannot save its state"
     return f"this simulator {why}: episodes begin anew, everything else goes on"

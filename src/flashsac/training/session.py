@@ -19,6 +19,7 @@ from flashsac.runs.disk import FolderWatch
 from flashsac.runs.metrics import MetricsLog
 from flashsac.sims.base import OverlappingVecEnv, VecEnv
 from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget
+from flashsac.training.env_metrics import EnvMetrics
 from flashsac.training.health import SimulatorWatch
 from flashsac.training.progress import Progress
 from flashsac.types import Obs
@@ -35,6 +36,7 @@ class Session:
     """None where nothing is evaluated."""
     budget: UpdateBudget
     episodes: EpisodeStats
+    env_metrics: EnvMetrics
     clock: Clock
     store: CheckpointStore
     best: BestPolicy

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from flashsac.config.checks import check, coerce
+from flashsac.config.checks import check, coerce, with_time_to_learn
 from flashsac.config.schema import EnvConfig, TrainConfig
 from flashsac.errors import FlashSACError
-from flashsac.policies.evaluation import MAX_STEPS
 from flashsac.runs.directory import Run
 from flashsac.runs.parent import Parent
 from flashsac.sims.base import no_exit
@@ -51,6 +52,11 @@ def new_run(
         parent = find_parent(continue_from, "everything")
     run = Run.create(name or task_name(task), settled)
     run.record |= parent.record() if parent else {}
+    if settled.agent.warmup != config.agent.warmup:
+        run.notes.append(
+            f"note: the warm-up of {config.agent.warmup:,} steps would last the whole run of {settled.steps:,} steps, so it "
+            f"is shortened to {settled.agent.warmup:,}. This is enough for a trial, not to learn a task"
+        )
     try:
         if continue_from is not None:
             run.copy_contents(continue_from)
@@ -73,13 +79,26 @@ def resume_run(run: Run, task: Any, *, quiet: bool = False, hooks: Sequence[Hook
 def _make_env_and_build(run: Run, task: Any, *, resume: bool, quiet: bool, hooks: Sequence[Hooks]) -> Trainer:
     progress = Progress(run.config.steps, quiet)
     with no_exit("its start"):
-        env = make_env(task, run.config.env, device=run.config.device)
+        with _announced_if_slow(f"making {run.config.env.num_envs:,} environments ...", progress.say):
+            env = make_env(task, run.config.env, device=run.config.device)
         try:
             run.config, notes = with_environment_facts(task, run.config, env.spec)
         except BaseException:
             env.close()
             raise
         return build_trainer(run, task, env, progress, resume=resume, hooks=hooks, notes=notes)
+
+
+@contextlib.contextmanager
+def _announced_if_slow(line: str, say: Callable[[str], None], seconds: float = 1.0) -> Iterator[None]:
+    """Say what is being done once it takes longer than this."""
+    timer = threading.Timer(seconds, say, [line])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def task_name(task: Any) -> str:
@@ -91,6 +110,7 @@ def settle(task: Any, config: TrainConfig) -> TrainConfig:
     """Replace every "auto" by what it comes to on this machine, so that the run's config says what was done."""
     config = coerce(config)
     check(config)
+    config = with_time_to_learn(config)
     env, known = config.env, find_task(task)
     if known:
         env = dataclasses.replace(env, engine=choose_simulator(known, env).name)
@@ -142,10 +162,5 @@ def with_environment_facts(task: Any, config: TrainConfig, spec: EnvSpec) -> tup
     if spec.pixels and config.agent.n_step == 1:
         notes.append(
             "note: this environment shows images, but the settings are those for state; --preset vision has the paper's for images"
-        )
-    if spec.max_episode_steps is None and config.eval.every != 0:
-        notes.append(
-            f"note: this environment names no time limit, so evaluation cuts episodes at {MAX_STEPS:,} steps. "
-            "--env.max-episode-steps N sets a limit, for training too"
         )
     return dataclasses.replace(config, env=made), notes

@@ -114,6 +114,7 @@ class Trainer:
         step = self._simulate(action)
         session.agent.observe(session.obs, action, step)
         session.episodes.observe(step)
+        session.env_metrics.observe(step)
         session.obs = step.obs
         self._after("replay")
         return step
@@ -177,6 +178,8 @@ class Trainer:
             session.row = self._row(rate, scores)
             session.log.write(session.row)
             session.progress.row(session.row)
+            if session.episodes.count:
+                session.watch.unreported_metrics(session.env_metrics.unreported())
             session.watch.outliers(int(session.row["reward_outliers"]))
             for hook in self.hooks:
                 hook.after_row(self, session.row)
@@ -201,6 +204,8 @@ class Trainer:
         if evaluation.problem:
             unfit = "" if evaluation.can_be_best else ", and this policy cannot become the best"
             session.progress.say(f"warning: {evaluation.problem}{unfit}; training goes on")
+        if evaluation.cut:
+            session.watch.cut_episodes(evaluation.cut, evaluation.episodes)
         if evaluation.can_be_best:
             session.best.offer(session.step, scores, lambda path: self._saver.save_policy(policy, path))
         return scores
@@ -210,6 +215,7 @@ class Trainer:
         agent = session.agent
         row: dict[str, float] = {"step": session.step, "updates": agent.updates, **session.episodes.summary(), **scores}
         row |= {name: value.item() for name, value in session.metrics.items()}
+        row |= session.env_metrics.take()
         return row | {
             "reward_scale": agent.reward_scale.scale().item(),
             "reward_outliers": agent.reward_scale.outliers(),

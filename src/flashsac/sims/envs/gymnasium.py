@@ -119,6 +119,7 @@ def _describe(env: Any, num_envs: int, name: str, frame_stack: int) -> EnvSpec:
         action_high=high,
         max_episode_steps=_time_limit(env),
         fps=float(fps),
+        metrics=tuple(env.metadata.get("metrics", ())),
         pixels=_pixels([boxes[key].shape for key in groups.get("pixels", ())], frame_stack, name),
     )
 

@@ -11,7 +11,7 @@ Actions are passed on in [-1, 1] as they are, or times the wrapper's `clip_actio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ class RslRlVecEnv(Unsaved):
             action_high=(self._bound,) * env.num_actions,
             max_episode_steps=int(torch.as_tensor(env.max_episode_length).max()),
             device=torch.device(env.device),
+            metrics=_logged(env),
         )
         self._usable = torch.ones(env.num_envs, dtype=torch.bool, device=self.spec.device)
 
@@ -85,7 +86,15 @@ class RslRlVecEnv(Unsaved):
         self._usable = _finite(obs)
         self._obs = {group: torch.nan_to_num(rows, 0.0, 0.0, 0.0) for group, rows in obs.items()}
         final_obs = {group: torch.nan_to_num(rows, 0.0, 0.0, 0.0) for group, rows in final_obs.items()}
-        return Step(self._obs, reward, ended & ~truncated, truncated, final_obs, valid, {})
+        return Step(
+            self._obs,
+            reward,
+            ended & ~truncated,
+            truncated,
+            final_obs,
+            valid,
+            _log(extras, self.spec.metrics),
+        )
 
     def render(self) -> np.ndarray:
         raise RenderError(
@@ -94,6 +103,25 @@ class RslRlVecEnv(Unsaved):
 
     def close(self) -> None:
         """It was handed to us open: whoever made it closes it."""
+
+
+def _logged(env: Any) -> tuple[str, ...]:
+    """The names that `env.metrics` declares, or those that `extras["log"]` ("episode" in older ones) holds after the first reset."""
+    if isinstance(declared := getattr(env, "metrics", None), tuple | list):
+        return tuple(declared)
+    extras = getattr(env, "extras", None) or getattr(getattr(env, "unwrapped", None), "extras", None) or {}
+    return tuple(_log(extras))
+
+
+def _log(extras: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
+    """The numbers in `extras["log"]`, one for each environment or one for all. "success" for all is no episode's success."""
+    found = extras.get("log") or extras.get("episode") or {}
+    numbers = {name: value for name, value in found.items() if isinstance(value, int | float | np.number | Tensor)}
+    return {
+        name: value
+        for name, value in numbers.items()
+        if (names is None or name in names) and (name != "success" or np.ndim(value))
+    }
 
 
 def _by_name(obs: Any, extras: Mapping[str, Any], privileged: Tensor | None = None) -> dict[str, Any]:

@@ -169,7 +169,12 @@ def _merge(infos: list[dict[str, Any]]) -> dict[str, Any]:
     """Numbers that environments report, as arrays; NaN for those that do not. Many speak of success only when an episode ends."""
     merged: dict[str, Any] = {}
     for key in dict.fromkeys(key for info in infos for key in info):
-        values = [info.get(key, np.nan) for info in infos]
+        values = [_number(info.get(key, np.nan)) for info in infos]
         if all(isinstance(value, int | float | bool | np.number | np.bool_) for value in values):
             merged[key] = np.asarray(values)
     return merged
+
+
+def _number(value: Any) -> Any:
+    """The number in an array or tensor without axes; anything else as it is."""
+    return value.item() if isinstance(value, np.ndarray | Tensor) and value.ndim == 0 else value
