@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def section(command: str) -> str:
     usage = " ".join(usage.removeprefix("usage: ").split())
     parts = [f"## flashsac {command}\n", f"```text\n{OPTIONAL.sub(lambda match: match[1] or '', usage)}\n```\n"]
     if groups := groups_of(rest):
-        about = " ".join(rest.partition("╭")[0].split())
+        about = textwrap.fill(" ".join(rest.partition("╭")[0].split()), 120)
         parts += [about + "\n", *(table(command, group) for group in groups)]
     else:
         parts.append(f"```text\n{rest.strip()}\n```\n")

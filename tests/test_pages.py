@@ -25,7 +25,7 @@ PAGES = [
 SHORT_TRAINING = """
 import runpy, sys
 import flashsac
-train = flashsac.train
+train, resume = flashsac.train, flashsac.resume
 def short(task, **settings):
     agent = settings.pop("agent", {}) | dict(warmup=100, batch_size=16, critic_width=8, actor_width=8)
     fixed = dict(steps=600, compile="off", video=False, eval=dict(episodes=2), agent=agent)
@@ -33,6 +33,7 @@ def short(task, **settings):
         fixed["env"] = settings["env"] | dict(num_envs=2)
     return train(task, **settings | fixed)
 flashsac.train = short
+flashsac.resume = lambda *runs, **settings: resume(*runs, **settings | ({'steps': 800} if 'steps' in settings else {}))
 sys.path.insert(0, "")
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -59,7 +60,7 @@ def test_a_page_runs_as_written(page, tmp_path):
         commands_dir,
         "flashsac",
         f"import sys\nfrom flashsac.cli.main import main\nextra = {EXTRA!r}\n"
-        "arguments = ['2' if argument == '20' else argument for argument in sys.argv[1:]]\n"
+        "arguments = [{'20': '2', '30k': '800'}.get(argument, argument) for argument in sys.argv[1:]]\n"
         "describing = '--describe' in arguments\n"
         "sys.exit(main(arguments + ([] if describing else extra.get(arguments[0], []))))\n",
     )

@@ -83,8 +83,8 @@ def resume(
 ) -> Result:
     """Go on with an interrupted run; with `steps`, continue it in a new run, written to `new_run_dir`, up to so many in all.
 
-    `env` is needed only if the run was started with an environment of your own: its code runs only
-    if it is handed over, named (module:function), or allowed by `trust_run`. `device` is needed only if it is not to be the run's."""
+    `env` is needed only if the run was started with an environment of your own. The environment's code runs only if it is
+    handed over, named (module:function), or allowed by `trust_run`. `device` moves the run to another device."""
     if new_run_dir is not None and steps is None:
         raise FlashSACError("a run is resumed where it is. For more steps in a new run directory, give --steps too.")
     run = Run.open(run_dir)

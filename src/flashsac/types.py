@@ -15,8 +15,9 @@ MAX_REWARD = 1e15
 """Rewards beyond this magnitude count as Inf. The square of a return of 10,000 such rewards, 1e38, still fits in float32."""
 
 Obs = dict[str, Tensor]
-"""Observations by group: "actor", "critic" where the simulator offers privileged observations, each (envs, dim); "history", those of
-the actor before this one, (envs, steps x dim); "pixels", (envs, frames x channels, height, width) in uint8. The oldest come first."""
+"""Observations by group. "actor", and "critic" where the simulator offers privileged observations, are each (envs, dim). "history"
+holds those of the actor before this one, (envs, steps x dim). "pixels" is (envs, frames x channels, height, width) in uint8. The
+oldest come first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Pixels:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of an observation."""
+        """The shape of an observation."""
         return (self.stack * self.channels, self.height, self.width)
 
 
@@ -70,10 +71,10 @@ class EnvSpec:
     velocity: tuple[int, int] | None = None
     """Columns of the critic's observation, first and one past the last, that hold the base's linear velocity; where it is known."""
     actor_velocity: tuple[int, int] | None = None
-    """Columns of the actor's observation, first and one past the last, that hold the same velocity; where the actor sees it and the
-    columns are known."""
+    """Columns of the actor's observation that hold the same velocity, first and one past the last, where the actor sees it and they
+    are known."""
     mirrors: dict[str, Mirror] = dataclasses.field(default_factory=dict)
-    """For robots whose left and right are alike: how each observation group, and "action", looks in a mirror."""
+    """Mirror images of each observation group and of "action", for robots whose left and right are alike."""
     metrics: tuple[str, ...] = ()
     """Names in Step.info to average into metrics.csv and TensorBoard, as env/NAME: reward terms, "success" by the episode."""
 
@@ -103,16 +104,19 @@ class Step(NamedTuple):
     final_obs: Obs
     """What each transition led to; differs from `obs` only where an episode has ended."""
     valid: Tensor
-    """False where the outcome is unknown, so that there is no transition to learn from: the simulator returned NaN, Inf or a reward
-    beyond MAX_REWARD (and was reset), or it cut the episode off (`truncated`) and showed no final observation."""
+    """False where the outcome is unknown, so that there is no transition to learn from.
+
+    The simulator returned NaN, Inf or a reward beyond MAX_REWARD (and was reset), or it cut the episode off (`truncated`) and
+    showed no final observation."""
     info: dict[str, Any]
     """Whatever else the simulator says, per environment; "success" (bool) is understood by evaluation.
 
     The names in EnvSpec.metrics are logged. Each has one number per environment, (envs,), or one for all; NaN means no value."""
 
     def broken(self) -> Tensor:
-        """Where the simulator failed, (envs,): NaN, Inf, or a reward out of range. An episode cut off without a final observation is
-        not valid either, but nothing in it is wrong."""
+        """Environments whose simulator failed, (envs,): NaN, Inf, or a reward out of range.
+
+        An episode cut off without a final observation is not valid either, but nothing in it is wrong."""
         whole = usable_reward(self.reward)
         for rows in self.final_obs.values():
             whole = whole & torch.isfinite(rows).flatten(1).all(1)
@@ -135,5 +139,5 @@ class Batch(NamedTuple):
 
 
 Compiler = Callable[[Any], Callable]
-"""Takes a bound method and returns what does the same, faster. What its owner holds besides tensors is built into the code, so it must
-not change later."""
+"""A function that takes a bound method and returns a faster one. What its owner holds besides tensors is built into the code, so it
+must not change later."""

@@ -231,9 +231,9 @@ def test_bad_factories(tmp_path):
 
 
 def test_small_questions(tmp_path):
-    assert "Goes on with an interrupted run" in cli("resume", "--help").stdout
+    assert "Go on with an interrupted run" in cli("resume", "--help").stdout
     assert "there is no suite 'nope'" in fails("list", "nope")
-    assert "the settings of a run are fixed" in fails("resume", str(tmp_path), "--steps", "3000")
+    assert "the settings of a run are fixed" in fails("resume", str(tmp_path), "--seed", "3")
     assert "Missing value for argument '--preset'" in fails("train", "gym:Pendulum-v1", "--preset")
     assert "does not exist" in fails("eval", str(tmp_path / "missing.safetensors"))
     run = tiny_run(tmp_path / "run", steps=120)

@@ -20,7 +20,7 @@ class Row(NamedTuple):
 
 
 def table(rows: list[Row], earlier: list[Row] | None = None) -> str:
-    """For people; with `earlier` figures, the ratio to them in a last column."""
+    """Format the figures for people. With `earlier` figures, a last column shows the ratio to them."""
     before = {row[:3]: row.value for row in earlier or []}
     lines, widths = [], [max((len(row[:3][i]) for row in rows), default=0) for i in range(3)]
     for row in rows:

@@ -1,4 +1,6 @@
-"""`flashsac bench`: where the time and the memory go on this machine. Everything is measured in one run, interleaved, as medians."""
+"""`flashsac bench`: where the time and the memory go on this machine.
+
+Everything is measured in one run. What is compared takes turns, and its median counts."""
 
 from __future__ import annotations
 
@@ -33,14 +35,13 @@ from flashsac.training.compile import compiler_for
 from flashsac.training.precision import DTYPES, product_seconds
 from flashsac.types import CPU, EnvSpec, Pixels, Step
 
-DIMS: dict[PresetName, tuple[int, int]] = {
-    "parallel": (123, 37)
-}  # observations and actions: a humanoid's; the others get HalfCheetah's
+DIMS: dict[PresetName, tuple[int, int]] = {"parallel": (123, 37)}
+"""Width of observations and actions: a humanoid's. The other presets get HalfCheetah's."""
 CHEETAH = (17, 6)
 SIMULATED = ("gym:Pendulum-v1", "mujoco:HalfCheetah-v4", "dmc:humanoid-walk", "playground:G1JoystickFlatTerrain")
 LOOPED = ("mujoco:HalfCheetah-v4", "playground:G1JoystickFlatTerrain")
 FROM_IMAGES = ("dmc-vision:walker-run",)
-"""For the vision preset."""
+"""The task that the vision preset is measured on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,14 +56,14 @@ class Bench:
     say: Callable[[str], None] = print
 
     def run(self, parts: tuple[str, ...]) -> Iterator[list[Row]]:
-        """The rows of one part after the other, so that none is lost if a later one fails."""
+        """Yield the rows of each part as soon as it is measured, so that none is lost if a later part fails."""
         keep_freed_memory()
         yield [self.machine()]
         for part in parts:
             yield getattr(self, part)()
 
     def machine(self) -> Row:
-        """Where and with what it was measured: figures of two machines are not to be compared."""
+        """The machine and the versions that were measured: figures of two machines cannot be compared."""
         kind = processor() if self.device.type == "cpu" else torch.cuda.get_device_name()
         versions = ", ".join(
             f"{name} {version(name)}" for name in ("flashsac", "torch", "mujoco", "envpool") if version(name)
@@ -73,7 +74,7 @@ class Bench:
         )
 
     def update(self) -> list[Row]:
-        """The whole update against its own matrix products and against itself uncompiled in fp32."""
+        """Compare the whole update with its matrix products alone, and with the uncompiled update in fp32."""
         rows = []
         for preset in self.presets:
             reference = self.learning_cycle(preset, torch.float32, compiled=False)
@@ -96,7 +97,7 @@ class Bench:
         return rows
 
     def act(self) -> list[Row]:
-        """From observations to actions, exploration included."""
+        """Time the step from observations to actions, exploration included."""
         rows = []
         seeing = self.presets == ("vision",)
         for num_envs, precision in itertools.product((1, 16) if seeing else (1, 1024), self._precisions):
@@ -111,7 +112,7 @@ class Bench:
         return rows
 
     def replay(self) -> list[Row]:
-        """Storing one step of every environment, and drawing one batch."""
+        """Time storing one step of every environment, and drawing one batch."""
         rows = []
         for preset in self.presets:
             self.say(f"replay, {preset} ...")
@@ -135,7 +136,7 @@ class Bench:
         return rows
 
     def memory(self) -> list[Row]:
-        """Bytes a transition takes, against one observation, one action and twelve bytes."""
+        """Compare the bytes that a transition takes with one observation, one action and twelve bytes."""
         rows = []
         for preset in self.presets:
             spec, config = spec_of(preset), PRESETS[preset]
@@ -159,11 +160,13 @@ class Bench:
         return rows
 
     def simulator(self) -> list[Row]:
-        """Steps per second of the simulators alone, random actions, resets included."""
+        """Steps per second of the simulators alone, with random actions, resets included."""
         return self._each_task(self._tasks(SIMULATED), self._steps_per_second)
 
     def loop(self) -> list[Row]:
-        """Real runs with the laptop preset, or from images: where their time goes, learning during simulation or after it."""
+        """Time the parts of real runs, once with learning during simulation and once with learning after it.
+
+        Tasks with images run with the vision preset, the others with the laptop preset."""
         measure = lambda task: [
             row
             for precision, overlap in itertools.product(self.precisions or ("auto",), (True, False))
@@ -174,14 +177,14 @@ class Bench:
         return self._each_task(self._tasks(LOOPED), measure)
 
     def start(self) -> list[Row]:
-        """How long it takes until something is learned, with the laptop preset."""
+        """Seconds from the command to the first updates, with the laptop preset."""
         if "laptop" not in self.presets:
             return []
         self.say("start ...")
         return start_up(compiled=self.compile)
 
     def _tasks(self, from_state: tuple[str, ...]) -> tuple[str, ...]:
-        """Those that the presets are about."""
+        """The tasks that suit the presets: `from_state`, those with images, or both."""
         seen = FROM_IMAGES if "vision" in self.presets else ()
         return (*from_state, *seen) if set(self.presets) - {"vision"} else seen
 
@@ -191,7 +194,7 @@ class Bench:
             self.say(f"{task} ...")
             try:
                 rows += measure(task)
-            except FlashSACError as error:  # not installed, for example: the others can still be measured
+            except FlashSACError as error:  # its simulator is not installed, say: measure the other tasks
                 self.say(f"{task} is left out: {error}")
         return rows
 
@@ -203,7 +206,7 @@ class Bench:
 
     @functools.cached_property
     def _precisions(self) -> tuple[str, ...]:
-        """Those that were asked for, or else those that this device does not merely emulate."""
+        """The precisions that were asked for, or else those that this device does not merely emulate."""
         if self.precisions:
             return self.precisions
         seconds = product_seconds(self.device)
@@ -233,7 +236,7 @@ class Bench:
         return agent
 
     def learning_cycle(self, preset: PresetName, dtype: torch.dtype, *, compiled: bool) -> Callable[[], None]:
-        """One cycle of updates on a batch that is there already, the actor's included."""
+        """One cycle of updates, with one update of the actor, on a batch that was drawn before."""
         agent = self._agent(preset, dtype, compiled=compiled)
         batch = agent.replay.sample(agent.config.batch_size, torch.Generator().manual_seed(0), self.device)
         agent.replay.sample = lambda *_: batch  # type: ignore[method-assign]
@@ -245,7 +248,7 @@ class Bench:
         return cycle
 
     def _interleaved(self, functions: dict[str, Callable[[], Any]], share: float = 1.0) -> dict[str, float]:
-        """Median seconds of each. They take turns, because a shared machine is now fast and now slow."""
+        """Median seconds of each function. They take turns, because the speed of a shared machine varies."""
         times: dict[str, list[float]] = {name: [] for name in functions}
         for function in functions.values():
             function()
@@ -266,7 +269,7 @@ class Bench:
 
 
 def steps_per_second(env: VecEnv, seconds: float) -> float:
-    """Random actions, resets included."""
+    """Measure an environment with random actions, resets included."""
     env.reset(0)
     generator, num_envs = torch.Generator().manual_seed(0), env.spec.num_envs
     steps, start = 0, time.perf_counter()
@@ -278,7 +281,7 @@ def steps_per_second(env: VecEnv, seconds: float) -> float:
 
 
 class Products(TorchDispatchMode):
-    """The matrix products and convolutions of `function`, to be run alone, back to back."""
+    """Record the matrix products and convolutions of `function`, to run them alone, back to back."""
 
     def __init__(self, function: Callable[[], None]):
         super().__init__()
@@ -291,9 +294,9 @@ class Products(TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         if function._overloadpacket in flop_registry:
             self.operations += flop_registry[function._overloadpacket](*args, **(kwargs or {}), out_val=result)
-            # Copies that keep the strides: whether an operand is transposed matters.
+            # The copies keep the strides, because it matters whether an operand is transposed.
             copies = [_copy(x) if isinstance(x, torch.Tensor) else x for x in args]
-            if function is torch.ops.aten.bmm.default:  # into memory that is there already
+            if function is torch.ops.aten.bmm.default:  # write into memory that is allocated already
                 self.products.append(functools.partial(torch.bmm, *copies, out=torch.empty_like(result)))
             else:
                 self.products.append(functools.partial(function, *copies, **(kwargs or {})))
@@ -309,7 +312,7 @@ def _copy(x: torch.Tensor) -> torch.Tensor:
 
 
 def preset_for(task: str) -> PresetName:
-    """From images the paper's, from state what a laptop can do."""
+    """The paper's preset for tasks with images, the laptop preset for the others."""
     return "vision" if task in FROM_IMAGES else "laptop"
 
 

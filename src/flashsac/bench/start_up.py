@@ -1,4 +1,4 @@
-"""How long a user waits: from the command to the first updates, with nothing compiled before and with everything."""
+"""How long a user waits from the command to the first updates, with an empty compile cache and with a full one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ TASK, UPDATES = "mujoco:HalfCheetah-v4", 8
 
 
 def start_up(*, compiled: bool = True) -> list[Row]:
-    """Whole processes of the laptop preset: imports, 5,000 random steps, `UPDATES` updates, the checkpoint at the end."""
+    """Time whole processes of the laptop preset.
+
+    Each one imports, takes 5,000 random steps, makes `UPDATES` updates and saves the checkpoint at the end."""
     with tempfile.TemporaryDirectory() as folder:
-        # An empty cache, and the same one again.
+        # The first process finds an empty cache, the second one what the first compiled.
         environment = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
         environment["XDG_CACHE_HOME"] = folder
         return [

@@ -1,4 +1,4 @@
-"""Where the wall-clock time of a real run goes: simulation, acting, replay, update."""
+"""The wall-clock time of a real run, by part: simulation, acting, replay, update."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from flashsac.training.trainer import Trainer
 from flashsac.types import Batch
 
 SETTLED = 20
-"""Updates until everything is compiled."""
+"""Number of updates after which everything is compiled."""
 
 
 def wall_clock(
     task: str, preset: PresetName, seconds: float, *, precision: str, overlap: bool = True, compiled: bool = True
 ) -> list[Row]:
-    """Shares of the time, measured over `seconds` of training. With `overlap`, simulation's share is what is left to wait for."""
+    """Shares of the time, measured over `seconds` of training.
+
+    With `overlap`, the agent learns during simulation, and simulation's share is only the time spent waiting for it."""
     with tempfile.TemporaryDirectory() as folder:
         config = configure(
             task,
@@ -46,14 +48,14 @@ def wall_clock(
         stopwatch.watch_sampling(trainer.session.agent.replay)
         trainer.train()
     if not stopwatch.ended:
-        raise KeyboardInterrupt  # the trainer ends a run politely; whoever pressed Ctrl-C means all of this
+        raise KeyboardInterrupt  # Ctrl-C made the trainer end this run; the user meant the whole benchmark
     case = f"{task} {trainer.session.config.precision}{'' if overlap else ', no overlap'}"
     rows = [Row("loop", case, name, 100 * share, "%") for name, share in stopwatch.shares().items()]
     return [*rows, Row("loop", case, "end to end", stopwatch.transitions_per_second(), "transitions/s")]
 
 
 class Stopwatch(Hooks):
-    """Watches a run from its twentieth update on, and stops it when `seconds` have passed."""
+    """A hook that times a run from its twentieth update on, and stops it when `seconds` have passed."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
@@ -63,7 +65,7 @@ class Stopwatch(Hooks):
         self._mark, self._sampling = 0.0, 0.0
 
     def watch_sampling(self, replay: Replay) -> None:
-        """Drawing a batch is part of learning, but counts as work of the replay."""
+        """Time the drawing of batches: it happens during learning, but counts as work of the replay."""
         sample = replay.sample
 
         def timed(*args: Any) -> Batch:
@@ -109,5 +111,5 @@ class Stopwatch(Hooks):
 
 def _now() -> float:
     if torch.cuda.is_available():
-        torch.cuda.synchronize()  # or the next one to wait would be charged for it
+        torch.cuda.synchronize()  # otherwise the next phase that waits would be charged for this one's work
     return time.perf_counter()

@@ -16,22 +16,22 @@ BenchPart = Literal["update", "act", "replay", "memory", "simulator", "loop", "s
 
 @dataclasses.dataclass(frozen=True)
 class BenchOptions:
-    """Where time and memory go on this machine. Keep it quiet meanwhile; about ten minutes the first time."""
+    """Measure speed and memory on this machine. Run nothing else meanwhile. It takes about ten minutes the first time."""
 
     parts: tuple[BenchPart, ...] = get_args(BenchPart)
     """What to measure."""
     preset: tuple[PresetName, ...] = ("laptop", "single", "parallel")
     """Sizes of networks and batch."""
     precision: tuple[Precision, ...] | None = None
-    """Types of the matrix products (default: those that the device does not merely emulate)."""
+    """Number types of the matrix products (default: those that the device does not merely emulate)."""
     seconds: Annotated[float, Above(0)] = 10.0
     """Time for each measurement."""
     compile: Literal["on", "off"] = "on"
     """Compile, as training does."""
     out: str = "bench.csv"
-    """Where the figures go."""
+    """CSV file for the figures."""
     compare: str | None = None
-    """Figures of an earlier run, to print ratios to."""
+    """CSV file of an earlier `flashsac bench`. The table then shows each figure's ratio to the earlier one."""
 
 
 def main(arguments: list[str]) -> int:

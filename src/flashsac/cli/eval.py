@@ -10,7 +10,7 @@ from flashsac.cli.parsing import Run, SimulatorOptions, TrustRun, parse
 
 @dataclasses.dataclass(frozen=True)
 class EvalOptions:
-    """Measure a trained policy: deterministic, in environments of its own."""
+    """Evaluate a trained policy: deterministic actions, in environments of its own."""
 
     run: Run
     """Run directory, checkpoint or policy file."""
@@ -21,7 +21,7 @@ class EvalOptions:
     out: str | None = None
     """CSV file with a row for every episode."""
     task: str | None = None
-    """Where to try it: suite:task, or module:function (default: what it was trained on, with the training's --env.options)."""
+    """Task to evaluate on: suite:task, or module:function (default: the training's task, with its --env.options)."""
     trust_run: TrustRun = False
     checkpoint: str | None = None
     """Which policy of a run: best, last, or a step (default: the best, else the last)."""
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     result = evaluate_policy(found, options.episodes, options.seed)
     print(f"policy: {policy_file(Path(options.run), options.checkpoint)}")
     mean, spread, low, high = (
-        # To the digit that matters: returns are thousands in one suite, hundredths in another.
+        # Returns are thousands in one suite and hundredths in another.
         f"{value:.1f}" if result.returns.max() >= 100 else f"{value:.2f}"
         for value in (result.returns.mean(), result.returns.std(), result.returns.min(), result.returns.max())
     )

@@ -21,11 +21,11 @@ class ExportOptions:
     torchscript: bool = False
     """Write TorchScript (.pt) beside it, for one observation at a time."""
     observations: Annotated[int, AtLeast(1)] = 10_000
-    """Observations from the simulator to compare it with the policy on (fewer where they are images)."""
+    """Observations from the simulator on which the file is compared with the policy (fewer if they are images)."""
     checkpoint: str | None = None
     """Which policy of a run: best, last, or a step (default: the best, else the last)."""
     task: str | None = None
-    """Where observations come from, if not from the task it was trained on: suite:task, or module:function of your own."""
+    """Task that observations come from: suite:task, or module:function of your own (default: the training's task)."""
     trust_run: TrustRun = False
 
 

@@ -53,10 +53,10 @@ TrustRun = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class SimulatorOptions:
-    """The simulator, where it shall differ from the training's."""
+    """The simulator, if it shall differ from the training's."""
 
     engine: str | None = None
-    """What simulates it (default: what it was trained with)."""
+    """Engine that simulates the task (default: the training's)."""
     options: tuple[str, ...] | None = None
     """Simulator settings, name=value, in place of the training's. The flag without values gives the task's defaults."""
 
@@ -73,7 +73,7 @@ def parse(
 ) -> Options:
     """The options of `flashsac COMMAND`. Help and errors of usage are printed, and end the program.
 
-    `question` is the error if nothing is missing but the positional argument. `refusal` is the error for unknown options."""
+    `question` is the error if only the positional argument is missing. `refusal` is the error for unknown options."""
     read = functools.partial(tyro.cli, kind, prog=f"flashsac {command}", description=description, registry=_numbers())
     if default is not None:
         read = functools.partial(read, default=default)
@@ -130,11 +130,11 @@ def whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"'{text}' is no whole number, such as 1000, 1e6, 100k or 2.5M") from None
+        raise ValueError(f"'{text}' is no whole number; write 1000, 1e6, 100k or 2.5M, for example") from None
 
 
 def _numbers() -> tyro.constructors.ConstructorRegistry:
-    """Tells tyro to read every int by `whole_number`."""
+    """The registry that makes tyro read every int by `whole_number`."""
     registry = tyro.constructors.ConstructorRegistry()
 
     @registry.primitive_rule

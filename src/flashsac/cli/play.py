@@ -22,7 +22,7 @@ class PlayOptions:
     window: bool | None = None
     """Force a window or a video file; by default a window where there is a display."""
     task: str | None = None
-    """Where to try it: suite:task, or module:function (default: what it was trained on, with the training's --env.options)."""
+    """Task to play: suite:task, or module:function (default: the training's task, with its --env.options)."""
     trust_run: TrustRun = False
     checkpoint: str | None = None
     """Which policy of a run: best, last, or a step (default: the best, else the last)."""

@@ -14,8 +14,9 @@ flashsac train TASK --from RUN ... For more steps: flashsac resume RUN --steps N
 
 @dataclasses.dataclass(frozen=True)
 class ResumeOptions:
-    """Goes on with an interrupted run from its last checkpoint, with the settings it was begun with; or, with --steps, continues a
-    run in a new run directory."""
+    """Go on with an interrupted run from its last checkpoint, with the settings it was begun with.
+
+    With --steps, continue a run in a new run directory."""
 
     run: Run
     """Run directory."""
@@ -28,7 +29,7 @@ class ResumeOptions:
     """More steps: a new run that continues with everything up to so many steps in all. The learning-rate schedule is then that of a
     run of this length."""
     run_dir: str | None = None
-    """With --steps: where the new run is written (default: runs/TASK/DATE-seed)."""
+    """Directory of the new run, with --steps (default: runs/TASK/DATE-seed)."""
 
 
 def main(arguments: list[str]) -> int:

@@ -105,10 +105,10 @@ class EnvConfig:
     frame_stack: Annotated[int, AtLeast(1), AtMost(1000)] = 3
     """Frames in one observation, where there are images."""
     with_state: bool = False
-    """In dmc-vision, the state vector beside the images."""
+    """Observe the state vector beside the images (dmc-vision)."""
     history: Annotated[int, AtLeast(0), AtMost(10_000)] = 0
-    """Show the actor so many of its last observations too, through a context estimator that learns to tell the base's velocity from
-    them; for tasks that name that velocity."""
+    """Show the actor so many of its last observations too, for tasks that name the base's velocity. A context estimator learns to
+    tell the velocity from them."""
     privileged: bool = True
     """Show the critic what only simulation knows, where a task offers it."""
     blind: bool = False
@@ -125,8 +125,8 @@ class ReplayConfig:
     capacity: Annotated[int, AtLeast(1), AtMost(10**13)] = 10_000_000
     """Transitions kept."""
     storage: Literal["auto", "ram", "disk", "device"] = "auto"
-    """Where: main memory, memory-mapped files in the run directory (may exceed memory), or the accelerator; auto takes main memory
-    where it fits, else files."""
+    """Place of the replay: main memory, memory-mapped files in the run directory (may exceed memory), or the accelerator. By default
+    main memory where it fits, else files."""
     obs_dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     """Storage type of observations; half precision halves what they take."""
 
@@ -150,7 +150,7 @@ class TrainConfig:
     seed: Annotated[int, Between(0, 2**31 - 1, "[]")] = 0
     """Seed of everything random."""
     run_dir: str | None = None
-    """Where the run is written (default: runs/TASK/DATE-seed)."""
+    """Directory to write the run to (default: runs/TASK/DATE-seed)."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, ..."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"

@@ -28,7 +28,7 @@ MAX_PARALLEL = 16
 MAX_STEPS = 10_000
 """An episode without an end of its own is cut here."""
 MAX_VOID = 0.1
-"""With a larger share of void episodes a policy cannot be the best: breaking the simulator where it does badly must not pay."""
+"""Largest share of void episodes of a best policy: breaking the simulator where the policy does badly must not pay."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Evaluator:
         self.quota = math.ceil(episodes / self.env.spec.num_envs)
 
     def abandon(self) -> None:
-        """From a signal handler: no more evaluations, and the one that is running ends without a result."""
+        """Evaluate no more, and end the running evaluation without a result. A signal handler may call it."""
         self._abandoned = True
 
     def evaluate(self, policy: Acting, alive: Callable[[], None] = lambda: None) -> Evaluation:

@@ -144,7 +144,7 @@ class ProcessEvaluator:
 
 
 def _pipes(child: PythonChild) -> tuple[IO[bytes], IO[bytes]]:
-    """Where requests go in and where answers come out."""
+    """The pipes: requests go in at one, answers come out at the other."""
     assert child.process.stdin is not None
     assert child.process.stdout is not None
     return child.process.stdin, child.process.stdout
@@ -199,7 +199,7 @@ def serve(settings: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> 
 
 
 class _Alive:
-    """Sends signs of life, whenever it is called and a second has passed since the last one."""
+    """A function that sends a sign of life when it is called, at most one a second."""
 
     def __init__(self, answers: IO[bytes]):
         self._answers, self._sent = answers, time.monotonic()

@@ -19,7 +19,7 @@ from flashsac.sims.user_env import file_of, module_of
 
 
 def load_policy(path: str | Path, checkpoint: str | int | None = None) -> Policy:
-    """From a policy file, or from a run directory: "best", "last" or a step; by default the best, else the newest."""
+    """Load a policy file, or a policy of a run directory: "best", "last" or a step; by default the best, else the newest."""
     return read_policy(policy_file(Path(path), checkpoint))
 
 
@@ -70,7 +70,7 @@ class PolicyOnTask:
     """What `make_env` takes."""
     env: EnvConfig
     videos: Path
-    """Where its videos go unless somebody says otherwise."""
+    """The default directory of its videos."""
 
     def __str__(self) -> str:
         settings = " ".join(self.env.options)
@@ -78,7 +78,7 @@ class PolicyOnTask:
 
 
 def check_named_task(run: Path, task: str, trust_run: bool) -> None:
-    """Refuse a task that a run names and nobody else does, if it cannot be made, or would run code that the user did not name."""
+    """Refuse a task that only the run names, if it cannot be made or would run code that the user did not name."""
     if task.startswith("custom:"):
         raise FlashSACError(
             f"{run} was trained from Python on an environment of your own ({task}). Name what makes it with --task "

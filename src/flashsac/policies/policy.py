@@ -37,8 +37,8 @@ _MEANING = {
 class Policy:
     """Deterministic: `policy(obs)` is the action in the simulator's own bounds, for one observation or a batch.
 
-    `obs` is an array where there is one group of observations, else a dict: "actor" (numbers), "history" (the numbers before them, the
-    oldest first), "pixels" (uint8, frames one after the other along the channels, the oldest first).
+    `obs` is an array where there is one group of observations, else a dict. "actor" and "history" (those before it) are numbers,
+    "pixels" are uint8, frames one after the other along the channels. The oldest come first.
     """
 
     def __init__(self, actor: Actor, encoder: Encoder, meta: dict[str, Any]):
@@ -108,7 +108,7 @@ class Policy:
         return self
 
     def check_fits(self, spec: EnvSpec) -> None:
-        """Raises unless it was trained on such observations and actions."""
+        """Raise unless the policy was trained on such observations and actions."""
         shapes = {group: shape for group, (shape, _) in spec.groups.items() if group != "critic"}
         sees, saw = (
             " and ".join(f"{_shape_text(shape)} ({group})" for group, shape in some.items())

@@ -21,7 +21,7 @@ KEY = "flashsac_policy"
 HEADER_LIMIT = 100_000_000
 """Bytes; that of the safetensors library."""
 _UNSEALED = "0" * 64
-"""In the place of the checksum while it is computed."""
+"""The place holder of the checksum while it is computed."""
 _SEAL = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 

@@ -1,9 +1,9 @@
 """Checkpoints that lose nothing: atomic, checksummed, incremental for the replay, and never any code on load.
 
-A checkpoint is a folder `step-000000012000` with `state.safetensors` (all tensors), `policy.safetensors` (the actor alone), and
-`manifest.json` (the tree the tensors belong to, and the SHA-256 of every file it needs). It is written under a temporary name and
-renamed, so it is there whole or not at all. The replay's contents lie beside it as pieces, each written once: a checkpoint costs
-what is new.
+A checkpoint is a folder such as `step-000000012000`. `state.safetensors` holds all tensors, `policy.safetensors` the actor alone.
+`manifest.json` holds the tree the tensors belong to, and the SHA-256 of every file the checkpoint needs. The folder is written under
+a temporary name and renamed, so it is there whole or not at all. The replay's contents lie beside it as pieces, each written once:
+a checkpoint costs what is new.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ def fingerprint(spec: EnvSpec) -> dict[str, Any]:
 
 
 def check_same(saved: dict[str, Any], spec: EnvSpec) -> None:
-    """Raises unless a checkpoint with this fingerprint was made in such environments."""
+    """Raise unless a checkpoint with this fingerprint was made in such environments."""
     if saved != fingerprint(spec):
         raise CheckpointError(
             f"the checkpoint was made with {saved}, but the environment now has {fingerprint(spec)}. Resume with the same "

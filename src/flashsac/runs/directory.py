@@ -19,7 +19,6 @@ from flashsac.config.checks import check, coerce
 from flashsac.config.schema import TrainConfig, from_dict, to_dict
 from flashsac.errors import FlashSACError, RunDirectoryError
 from flashsac.runs import layout
-from flashsac.runs.disk import RESERVE
 from flashsac.runs.manifest import adopt, saved_records
 from flashsac.runs.metrics_file import read_metrics_file
 from flashsac.runs.parent import Parent, parent_in
@@ -171,7 +170,7 @@ def read_recorded_settings(path: str | Path) -> dict[str, Any]:
 
 
 def _settings(record: dict[str, Any]) -> tuple[str, TrainConfig]:
-    """By the same checks as when a run begins."""
+    """The task and the settings, after the same checks as when a run begins."""
     config = coerce(from_dict(record["config"]))
     check(config)
     parent_in(record)
@@ -238,7 +237,7 @@ def _read(path: str | Path, pick: Callable[[dict[str, Any]], Picked]) -> tuple[d
 
 
 def _read_record(file: Path) -> dict[str, Any]:
-    """Raises ValueError unless the file is as it was written, as far as that can be known."""
+    """Raise ValueError unless the file is as it was written, as far as that can be known."""
     record, sealed = unseal_readable(file.read_text())
     if not sealed and (unknown := record.keys() - UNSEALED_KEYS):
         raise ValueError(f"it has no checksum, but holds {', '.join(sorted(unknown))!r:.60}")
@@ -259,7 +258,7 @@ def _without_content(file: Path, run: Path) -> bool:
     if file.parent.name == layout.TENSORBOARD:
         return file.name.startswith(EVENTS)
     top = run / file.relative_to(run).parts[0]
-    return _left_over(top) or (file.parent == run and file.name in (layout.CONFIG, layout.METRICS, RESERVE))
+    return _left_over(top) or (file.parent == run and file.name in (layout.CONFIG, layout.METRICS, layout.RESERVE))
 
 
 def _left_over(path: Path) -> bool:

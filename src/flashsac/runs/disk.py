@@ -18,7 +18,6 @@ from flashsac.runs import layout
 from flashsac.system.files import UNFINISHED, free_name, remove_tree, replacing
 from flashsac.system.memory import size_text
 
-RESERVE = ".reserve"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -26,7 +25,7 @@ class Reserve:
     """A file without content that keeps room on the disk. Releasing it makes room for something that matters more."""
 
     def __init__(self, run_dir: Path, size: int):
-        self._path, self._size = run_dir / RESERVE, size
+        self._path, self._size = run_dir / layout.RESERVE, size
         self.take()
 
     def take(self) -> None:

@@ -1,7 +1,7 @@
 """The manifest of a checkpoint: what it must hold before anything in it is used.
 
-A checksum tells that a manifest is as it was written. It does not tell who wrote it: names, types and numbers are checked as well,
-and no name in it leads out of the run directory.
+A checksum tells that a manifest is as it was written. It does not tell who wrote it. So names, types and numbers are checked as
+well, and no name in it leads out of the run directory.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from flashsac.runs.tensorboard import TensorBoard
 from flashsac.system.files import append_line, replacing, sync, write_atomic
 
 DAMAGED = "metrics-damaged.csv"
-"""Where damaged lines of metrics.csv are kept."""
+"""The file that keeps damaged lines of metrics.csv."""
 TIMINGS = ("seconds", "steps_per_second")
 """Columns that differ from run to run even with the same seed."""
 

@@ -1,4 +1,4 @@
-"""Where a result comes from: versions of everything that may change it, and the machine."""
+"""The origin of a result: versions of everything that may change it, and the machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def version(package: str) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Of everything installed that may change a result."""
+    """The versions of everything installed that may change a result."""
     found = {name: version(name) for name in (*VERSIONED, *distributions())}
     return {"python": platform.python_version()} | {name: number for name, number in found.items() if number}
 

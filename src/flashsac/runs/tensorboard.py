@@ -11,7 +11,7 @@ from flashsac.runs.metrics_file import ENV_PREFIX
 
 
 class TensorBoard:
-    """Writes rows of metrics as scalars. Rows that could not be written are kept and written later.
+    """A writer of metrics as scalars. Rows that could not be written are kept and written later.
 
     It writes at once and without a thread, unlike torch's SummaryWriter, which ends for good with its first error. And the names
     of its files do not say on which computer they were made.

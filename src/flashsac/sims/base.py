@@ -68,7 +68,7 @@ def no_exit(doing: str) -> Iterator[None]:
 
 
 class Unsaved:
-    """For simulators whose state cannot be saved: a resumed run begins new episodes."""
+    """A base for simulators whose state cannot be saved: a resumed run begins new episodes."""
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -83,8 +83,9 @@ def action_bounds(low: np.ndarray, high: np.ndarray, task: str) -> tuple[tuple[f
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (high > low).all()):
         raise UnsupportedSpace(
             f"{task}: the action space is unbounded or empty (low {low.tolist()}, high {high.tolist()}). FlashSAC acts in "
-            "[-1, 1] and rescales to finite bounds, so say which actions make sense: gymnasium.wrappers.TransformAction(env, "
-            "lambda action: action, gymnasium.spaces.Box(-1.0, 1.0, env.action_space.shape)) for those of -1 to 1."
+            "[-1, 1] and rescales to finite bounds, so say which actions make sense. For actions from -1 to 1: "
+            "gymnasium.wrappers.TransformAction(env, lambda action: action, "
+            "gymnasium.spaces.Box(-1.0, 1.0, env.action_space.shape))."
         )
     return tuple(low.tolist()), tuple(high.tolist())
 

@@ -78,7 +78,7 @@ def is_gymnasium_id(task: Any) -> bool:
 
 
 def check_task(task: str) -> None:
-    """Raises UnknownTask for a name that nothing can match; a module of the user's own is not looked for yet."""
+    """Raise UnknownTask for a name that nothing can match. A module of the user's own is not looked for yet."""
     suite, (module, _, function) = suite_of(task), task.partition(":")
     if suite is None and (module.endswith(".py") or "/" in module):
         dotted = module.removesuffix(".py").strip("./").replace("/", ".")

@@ -1,4 +1,4 @@
-"""Does an adapter keep the contract of `VecEnv`? What can be seen from outside is checked; that a simulator tells the truth cannot."""
+"""The check that an adapter keeps the contract of `VecEnv`, as far as it shows from outside. A lying simulator passes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _check_shapes(moment: Moment, spec: EnvSpec) -> None:
 
 
 def _check_ends(step: Step) -> None:
-    """Before and after the reset there are two observations; everywhere else there is one."""
+    """Check the final observations: they differ from the next ones where an episode ended, and nowhere else."""
     ended = (step.terminated | step.truncated) & step.valid
     running = ~(step.terminated | step.truncated) & step.valid
     differs = torch.zeros_like(ended)

@@ -1,4 +1,4 @@
-"""From a task's name to the settings of the paper. Needs no torch, so that the command line answers at once."""
+"""The paper's settings by the task's name. This module needs no torch, so that the command line answers at once."""
 
 from __future__ import annotations
 

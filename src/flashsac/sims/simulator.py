@@ -81,17 +81,17 @@ class Suite:
     """The paper's preset for it."""
     discount: float = 0.99
     n_step: int | None = None
-    """Where the paper leaves its preset."""
+    """The settings in which the paper leaves its preset."""
     has_more: bool = False
     """True if its simulator has, or can be given, tasks that are in no table."""
     tasks: tuple[Task, ...] = ()
     """The tasks of a plug-in's suite. Those of our own suites are in tasks.csv."""
     images: str = ""
-    """For a suite that shows images: the shape of an observation, as `flashsac list` prints it."""
+    """The shape of an observation, as `flashsac list` prints it, for a suite that shows images."""
     action_repeat: int = 1
     """How many steps of the environment the paper counts for one transition: every action is done so many times."""
     annotate_spec: Callable[[EnvSpec, Task], EnvSpec] = lambda spec, task: spec
-    """Adds to a spec what is known of the suite's tasks: where the velocity is, how observations look in a mirror."""
+    """A function that adds what is known of a task to its spec: where the velocity is, how observations look in a mirror."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +121,7 @@ class EnvRequest:
     max_episode_steps: int | None = None
     render: bool = False
     device: str = "cpu"
-    """Where GPU simulators run."""
+    """The device of GPU simulators."""
     image_size: int = 84
     frame_stack: int = 3
     with_state: bool = False
@@ -150,7 +150,7 @@ MegabytesPerEnv = Callable[[Task, EnvRequest], float]
 
 
 def model_per_env(**by_suite: float) -> MegabytesPerEnv:
-    """For simulators that keep a whole model in main memory for every environment: the task's own figure, or its suite's, or 20."""
+    """The task's own figure, or its suite's, or 20, for simulators that keep a whole model in memory for every environment."""
 
     def megabytes(task: Task, request: EnvRequest) -> float:
         return by_suite.get(task.suite, 20.0) if task.megabytes is None else task.megabytes
@@ -165,7 +165,7 @@ class Simulator:
     name: str
     """What `--env.engine` calls it."""
     make: Callable[[Task, EnvRequest], VecEnv]
-    """Makes the environments of one of its tasks."""
+    """Make the environments of one of its tasks."""
     packages: Mapping[str, Package]
     """What must be installed, by the name of the suite; its keys are the suites that it simulates."""
     suites: tuple[Suite, ...] = ()

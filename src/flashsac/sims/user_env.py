@@ -47,7 +47,7 @@ def module_of(task: str) -> str | None:
 
 
 def file_of(module: str) -> str:
-    """Where a module, or the package that it lies in, would be imported from. Imports nothing."""
+    """The place that a module, or the package that it lies in, would be imported from. Nothing is imported."""
     try:
         found = _find(module)
     except ValueError:  # a module that was made in memory
@@ -118,7 +118,7 @@ def import_factory(task: str) -> Callable[[], Any]:
 
 
 def _import(module: str) -> ModuleType:
-    """Also finds a module in the current directory: `flashsac train my_module:make_env` in the folder of my_module.py.
+    """Import a module, also from the current directory: `flashsac train my_module:make_env` in the folder of my_module.py.
 
     That directory comes last in the path, and only once a module in it was named: nothing there hides an installed package.
     """

@@ -1,4 +1,4 @@
-"""Where compiled code is kept for the next process. Loading it runs it, so nobody else may write there."""
+"""The directory that keeps compiled code for the next process. Loading code runs it, so nobody else may write there."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def choose_gl_backend() -> None:
 
 
 def require_gl_backend() -> None:
-    """For training from images: off-screen even where there is a display, or an error that says what to install."""
+    """Render off-screen even where there is a display, for training from images; an error says what to install."""
     wanted = os.environ.get("MUJOCO_GL")
     if wanted and (problem := why_not(wanted)):
         raise RenderError(

@@ -1,4 +1,4 @@
-"""From a settled configuration to everything a run consists of."""
+"""The making of everything a run consists of, from a settled configuration."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ from flashsac.training.compile_cache import Compiled
 from flashsac.types import Compiler
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
-"""Where torch keeps compiled code, and we do."""
+"""The variable that names the folder where torch keeps compiled code, and we do."""
 
 
 def compiler_for(device: torch.device, say: Callable[[str], None] = print) -> Compiler:
-    """Makes one graph of a whole method, gradients and optimizer included; on CUDA it is replayed as a CUDA graph."""
+    """Make one graph of a whole method, gradients and optimizer included. On CUDA it is replayed as a CUDA graph."""
     _choose_cache(say)
     import torch._dynamo  # takes the variable as it stands now
 
@@ -47,7 +47,7 @@ def _choose_cache(say: Callable[[str], None]) -> None:
 
 
 def _cuda_graph(function: Callable) -> Callable:
-    """Not run on a GPU yet."""
+    """Compile for CUDA graphs. This was not run on a GPU yet."""
     torch._dynamo.config.recompile_limit = 64  # agents of several sizes in one process, each with its own graph
     graphed = torch.compile(function, fullgraph=True, dynamic=False, mode="reduce-overhead")
 

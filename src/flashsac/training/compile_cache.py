@@ -59,7 +59,7 @@ class Compiled:
         return made
 
     def path(self, args: tuple) -> Path:
-        """Where it is kept: another file for everything that other code would be generated for."""
+        """The file it is kept in: another one for everything that other code would be generated for."""
         from torch._inductor.runtime.cache_dir_utils import cache_dir
 
         machine = (platform.machine(), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())

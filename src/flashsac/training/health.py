@@ -1,4 +1,4 @@
-"""Keeps an eye on the simulator: transitions without an outcome are dropped by the replay, but not in silence, nor for ever."""
+"""A watch on the simulator: the replay drops transitions without an outcome, but not in silence, nor for ever."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AT_LEAST = 1000
 
 
 class SimulatorWatch:
-    """For one process: what was dropped before it began is not its business."""
+    """The watch of one process: what was dropped before it began is not its business."""
 
     def __init__(self, max_invalid: float, say: Callable[[str], None]):
         self.max_invalid, self._say = max_invalid, say
@@ -59,8 +59,8 @@ class SimulatorWatch:
     def cut_episodes(self, cut: int, episodes: int) -> None:
         """Say that evaluation had to end episodes itself."""
         self._say_once(
-            f"note: {cut} of {episodes} evaluation episodes had not ended after {MAX_STEPS:,} steps and were cut there. "
-            "env.max_episode_steps (--env.max-episode-steps N) sets a time limit, for training too",
+            f"note: {cut} of {episodes} evaluation episodes were cut after {MAX_STEPS:,} steps. "
+            "To set a time limit, for training too: env.max_episode_steps (--env.max-episode-steps N)",
             kind="cut",
         )
 

@@ -1,4 +1,4 @@
-"""Where the replay lives: memory, memory-mapped files, or the accelerator; and whether it fits."""
+"""The replay's place (memory, memory-mapped files, or the accelerator), and whether it fits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_replay(
     device: torch.device,
     say: Callable[[str], None],
 ) -> Replay:
-    """Says what it will take, refuses what does not fit, and only then allocates."""
+    """Say what the replay will take, refuse what does not fit, and only then allocate."""
     capacity = min(config.capacity, steps + spec.num_envs)  # a short run needs no room for a long one
     dtype: torch.dtype = getattr(torch, config.obs_dtype)
     needed = layout_bytes(layout(spec, capacity, n_step, dtype))

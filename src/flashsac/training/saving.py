@@ -27,7 +27,7 @@ WAITING = "Waiting until it can be written. Ctrl-C ends the run without it."
 
 
 class Saver:
-    """Writes the checkpoints of a session. `saved` is told of each."""
+    """The writer of a session's checkpoints. `saved` is told of each."""
 
     def __init__(self, session: Session, saved: Callable[[Path], None] = lambda path: None):
         self._session, self._saved = session, saved
@@ -175,7 +175,7 @@ class Saver:
         )
 
     def require_finite_networks(self) -> None:
-        """Before a save, which would push out a checkpoint that is still good. Not at every step: it waits for the device."""
+        """Refuse to save numbers that are not finite, which would push out a good checkpoint. It waits for the device."""
         session = self._session
         if session.agent.learner.finite():
             return

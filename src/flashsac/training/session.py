@@ -45,7 +45,7 @@ class Session:
     folder: FolderWatch
     compiled: bool
     opened: contextlib.ExitStack
-    """Closes every part, whatever fails on the way."""
+    """Close every part, whatever fails on the way."""
 
     log: MetricsLog = dataclasses.field(init=False)
     """Opened last: it drops the rows that came after the checkpoint a run goes on from."""

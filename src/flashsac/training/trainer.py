@@ -41,7 +41,7 @@ class Result:
 
 
 class Trainer:
-    """Runs a session to its end, or until it is told to stop. Either way everything is saved."""
+    """The loop that runs a session to its end, or until it is told to stop. Either way everything is saved."""
 
     METRICS: ClassVar[dict[str, str]] = {
         "step": "transitions collected so far",
@@ -120,7 +120,7 @@ class Trainer:
         return step
 
     def _simulate(self, action: Tensor) -> Step:
-        """Where the simulator has threads of its own, the agent learns meanwhile."""
+        """Simulate and learn at the same time, where the simulator has threads of its own."""
         with self._saver.on_failure("training"):
             if self._overlapping is None:
                 step = self.session.env.step(action)

@@ -101,8 +101,8 @@ def _describe(env: Any, num_envs: int, name: str, frame_stack: int) -> EnvSpec:
         image = len(box.shape) > 2 or (len(box.shape) == 2 and box.dtype == np.uint8)
         if image and (len(box.shape) != 3 or box.dtype != np.uint8):
             raise UnsupportedSpace(
-                f"{name}: {_called(key)} of shape {box.shape} and type {box.dtype} is no vector, and no image either: images are "
-                "uint8, 0 to 255, with three axes (height, width, channels); a grey one becomes one by image[..., None]."
+                f"{name}: {_called(key)} of shape {box.shape} and type {box.dtype} is no vector, and no image either. Images are "
+                "uint8, 0 to 255, with three axes (height, width, channels). For a grey image, add an axis: image[..., None]."
             )
     groups = _group_keys(boxes)
     low, high = action_bounds(env.action_space.low, env.action_space.high, name)
@@ -125,7 +125,7 @@ def _describe(env: Any, num_envs: int, name: str, frame_stack: int) -> EnvSpec:
 
 
 def _time_limit(env: Any) -> int | None:
-    """Also of an environment that was never registered, and so has no spec."""
+    """The time limit, also of an environment that was never registered and so has no spec."""
     from gymnasium.wrappers import TimeLimit
 
     if getattr(env, "spec", None) is not None:

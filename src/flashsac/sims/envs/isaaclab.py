@@ -1,9 +1,9 @@
 """Isaac Lab: thousands of environments on the GPU, manager-based or direct. One environment per process.
 
-Isaac Lab resets what ended inside `step` and returns the observations after that reset (ManagerBasedRLEnv.step and
-DirectRLEnv.step: dones and rewards, then `_reset_idx` of what ended, then observations). The last observation of an episode is
-therefore taken between the dones and `_reset_idx`: by Isaac Lab itself in versions whose config has `compute_final_obs`, by us
-in older ones.
+Isaac Lab resets what ended inside `step` and returns the observations after that reset. In ManagerBasedRLEnv.step and
+DirectRLEnv.step, dones and rewards come first, then `_reset_idx` of what ended, then observations. The last observation of an
+episode must therefore be taken between the dones and `_reset_idx`. Versions whose config has `compute_final_obs` take it
+themselves; in older ones we do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GROUPS = {"actor": "policy", "critic": "critic"}
 
 
 def make_isaaclab(task: Task, request: EnvRequest) -> IsaacLabVecEnv:
-    """By the ids that isaaclab_tasks registers, with the task's own configuration."""
+    """Isaac Lab by the ids that isaaclab_tasks registers, with the task's own configuration."""
     _launch(request.render)
     import gymnasium
     import isaaclab_tasks  # noqa: F401 (registers the tasks)
@@ -147,7 +147,7 @@ class IsaacLabVecEnv(Unsaved):
         if hasattr(lab, "observation_manager") and _looking_counts_as_a_step(lab.observation_manager):
             raise FlashSACError(
                 "this version of Isaac Lab cannot show the last observation of an episode for a task with observation "
-                "history: looking at it would count as a step. Update to a version with compute_final_obs, or set the "
+                "history. Looking at it would count as a step. Update to a version with compute_final_obs, or set the "
                 "history_length of the observation terms to 0."
             )
 

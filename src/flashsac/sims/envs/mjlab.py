@@ -1,7 +1,7 @@
 """mjlab: Isaac Lab's interface on MuJoCo Warp; Unitree and YAM robots come with the package.
 
-Actions: mjlab leaves them unbounded and scales them inside the task (joint offsets of a robot's own size), so [-1, 1] is passed on
-as it is, like the paper does in Isaac Lab. A task that sets `clip_actions` gets [-clip_actions, clip_actions].
+mjlab leaves actions unbounded and scales them inside the task (joint offsets of a robot's own size). So [-1, 1] is passed on as
+it is, like the paper does in Isaac Lab. A task that sets `clip_actions` gets [-clip_actions, clip_actions].
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _import_mjlab() -> None:
 
 
 class MjlabVecEnv:
-    """Takes a ManagerBasedRlEnv over: it no longer resets by itself, which would throw the final observations away."""
+    """The adapter of a ManagerBasedRlEnv, which no longer resets by itself: that would throw the final observations away."""
 
     def __init__(self, env: Any, obs_groups: Mapping[str, Sequence[str]], clip_actions: float | None = None):
         self._env, self.base = env, env.unwrapped
@@ -165,7 +165,7 @@ class MjlabVecEnv:
         return np.asarray(frame)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the curricula stand: all that can be brought back."""
+        """The state of the curricula: all that can be brought back."""
         levels = _terrain_levels(self.base)
         return {"steps": int(self.base.common_step_counter)} | ({} if levels is None else {"terrain_levels": levels})
 
@@ -202,7 +202,7 @@ def _levels_held(terrain: Any) -> Iterator[None]:
 
 
 class _OwnRandomness:
-    """mjlab draws from the process's global generators. Here it gets a state of its own: an evaluation must not rewind the
+    """mjlab draws from the process's global generators. Here it gets a state of its own. An evaluation must not rewind the
     episodes of training, and seeding a simulator must not seed the user's program."""
 
     def __init__(self, device: str | torch.device):

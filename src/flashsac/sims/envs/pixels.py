@@ -25,7 +25,7 @@ from flashsac.types import Pixels
 LARGEST = 480
 """Height of the picture that dm_control's models reserve room for."""
 CAMERAS = {"quadruped": 2}
-"""Where the first camera does not follow the robot."""
+"""The camera by domain, where the first camera does not follow the robot."""
 SHADOW_MAP = 1024
 """Half of dm_control's own side: without a GPU the map takes longer than the picture, which hardly shows it."""
 

@@ -1,7 +1,7 @@
 """MuJoCo Playground in JAX. Arrays cross to torch by DLPack: nothing is copied through the host.
 
-Playground's own autoreset overwrites the last observation of an episode and goes back to a cached first state, so that every
-environment would repeat one episode's beginning for ever. Here the bare environment is stepped, and what ended is reset in full.
+Playground's own autoreset overwrites the last observation of an episode and goes back to a cached first state. Every environment
+would repeat one episode's beginning for ever. Here the bare environment is stepped, and what ended is reset in full.
 """
 
 from __future__ import annotations
@@ -196,6 +196,6 @@ def _load(task: Task, *, on_cpu: bool) -> tuple[Any, Any]:
     except (subprocess.CalledProcessError, FileNotFoundError) as error:
         raise FlashSACError(
             f"{task.full_name}: Playground fetches this robot's model from the internet (mujoco_menagerie, by git) when it is "
-            f"loaded the first time, and that failed: {error} Connect once, or simulate it with EnvPool, which brings the "
-            'model: pip install "flashsac[envpool]", then --env.engine envpool.'
+            f"loaded the first time. That failed: {error} Connect once, or simulate the robot with EnvPool, which brings the "
+            'model. Install it with pip install "flashsac[envpool]", then add --env.engine envpool.'
         ) from error

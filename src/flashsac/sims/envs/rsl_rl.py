@@ -1,7 +1,7 @@
 """rsl_rl's VecEnv: whatever was made for that library trains with FlashSAC too (Isaac Lab's and mjlab's wrappers, and many others).
 
-Such environments reset inside `step` and return the first observation of the new episode, so where an episode has ended the final
-observation is lost, unless `extras` carry it, all groups of it ("final_obs", "terminal_observation"). Without it
+Such environments reset inside `step` and return the first observation of the new episode. The final observation of the old one is
+lost, unless `extras` carry all groups of it ("final_obs", "terminal_observation"). Without it
 - a terminated transition is kept: nothing is bootstrapped from it, and the last observation seen stands in for the final one;
 - a transition cut off by a time limit is marked invalid and dropped: it would have to be bootstrapped from what nobody knows. (PPO
   in rsl_rl bootstraps from the observation before it; an off-policy learner would meet that error again and again.)

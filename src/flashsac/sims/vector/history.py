@@ -20,8 +20,9 @@ class HistoryBuffer:
         return self.past.flatten(1)
 
     def add(self, obs: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-        """Adds `obs`, which begins an episode where `first`. Returns the history before it, and the one as if no episode had begun:
-        where one did, that belongs to the final observation of the episode before."""
+        """Add `obs`, which begins an episode where `first`, and return two histories before it.
+
+        The second is as if no episode had begun: where one did, it belongs to the final observation of the episode before."""
         unbroken = torch.cat([self.past[:, 1:], self.newest[:, None]], 1)
         self.past = torch.where(first[:, None, None], self._repeated(obs), unbroken)
         self.newest = obs

@@ -1,8 +1,8 @@
 """Single environments in this process, one after the other, that can be brought back bit for bit.
 
 A simulator's state is more than its positions and velocities: cached quantities, targets written into the model, wrappers'
-counters. Instead of listing them all, an episode is saved as the random state it began from and the actions since, and
-restored by playing it again; the return so far and the last observation then prove that it worked.
+counters. Instead of listing them all, an episode is saved as the random state it began from and the actions since. Playing
+them again restores it. The return so far and the last observation then prove that it worked.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Episode:
     actions: list[np.ndarray]
     obs: dict[str, np.ndarray]
     total: float = 0.0
-    """Of the rewards so far: an image alone would not show a small difference."""
+    """The sum of the rewards so far: an image alone would not show a small difference."""
     too_long: bool = False
 
     def add(self, action: np.ndarray, reward: float, obs: dict[str, np.ndarray]) -> None:

@@ -39,7 +39,7 @@ def apply_views(env: VecEnv, config: EnvConfig, task: str) -> VecEnv:
 
 
 class View(abc.ABC):
-    """Passes everything on, but for the observations."""
+    """A wrapper that passes everything on, but for the observations."""
 
     def __init__(self, env: VecEnv, spec: EnvSpec):
         self.env, self.spec = env, spec
@@ -55,11 +55,11 @@ class View(abc.ABC):
 
     @abc.abstractmethod
     def _first(self, obs: Obs) -> Obs:
-        """Of a reset."""
+        """The observations of a reset, as seen through the view."""
 
     @abc.abstractmethod
     def _after(self, step: Step) -> Step:
-        """Of a step."""
+        """A step, as seen through the view."""
 
     def render(self) -> np.ndarray:
         return self.env.render()
@@ -75,7 +75,7 @@ class View(abc.ABC):
 
 
 class Columns(View):
-    """Only some columns of one group; the group is gone when there are none."""
+    """A view of some columns of one group. The group is gone when there are none."""
 
     def __init__(self, env: VecEnv, group: str, columns: list[int]):
         spec = env.spec
@@ -99,7 +99,7 @@ class Columns(View):
 
 
 class History(View):
-    """Shows the actor's observations before the newest one too."""
+    """A view that shows the actor's earlier observations too."""
 
     def __init__(self, env: VecEnv, length: int):
         spec, mirrors = env.spec, dict(env.spec.mirrors)
@@ -132,7 +132,7 @@ def _all_but(width: int, hidden: tuple[int, int]) -> list[int]:
 
 
 def _of_columns(mirror: Mirror, columns: list[int]) -> Mirror:
-    """Of a selection that holds with every column its partner."""
+    """The mirror of a selection that holds with every column its partner."""
     place = {column: index for index, column in enumerate(columns)}
     return Mirror(
         tuple(place[mirror.source[column]] for column in columns), tuple(mirror.sign[column] for column in columns)

@@ -43,7 +43,7 @@ class DescribedEnv(OneEnv, Protocol):
     """A OneEnv that knows its shape: it is made in the worker, so nobody else could tell."""
 
     spec: EnvSpec
-    """Of this one environment."""
+    """The spec of this one environment."""
 
 
 class WorkerVecEnv:
