@@ -131,9 +131,9 @@ def test_two_cameras_become_channels_and_privileged_numbers_stay_with_the_critic
     ("observations", "message"),
     [
         (dict(left=((16, 16, 3), np.uint8), right=((20, 20, 3), np.uint8)), "different sizes"),
-        (dict(camera=((16, 16, 3), np.float32)), "images are uint8"),
+        (dict(camera=((16, 16, 3), np.float32)), "Images are uint8"),
         (dict(camera=((3, 16, 16, 3), np.uint8)), "with three axes"),
-        (dict(camera=((16, 16), np.uint8)), "a grey one"),
+        (dict(camera=((16, 16), np.uint8)), "For a grey image"),
     ],
 )
 def test_what_is_no_image_is_refused(observations, message):
