@@ -72,7 +72,7 @@ class AgentConfig:
     learning_rate: Annotated[float, Above(0)] = 3e-4
     """Adam's learning rate at the start."""
     learning_rate_end: Annotated[float, AtLeast(0)] = 1.5e-4
-    """... and at the end of its cosine decay over the run."""
+    """Adam's learning rate at the end; it falls along a cosine over the whole run."""
     target_rate: Annotated[float, Between(0, 1, "[]")] = 0.01
     """Step of the target critic towards the critic, per update."""
     actor_delay: Annotated[int, AtLeast(1), AtMost(10**9)] = 2
@@ -156,7 +156,7 @@ class TrainConfig:
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Type of the matrix products; auto measures which is fastest on this device. All else is fp32."""
     compile: Literal["on", "off"] = "on"
-    """Compile acting and learning. Needs a C++ compiler; without one it says so and runs uncompiled."""
+    """Compile acting and learning. This needs a C++ compiler. Without one the run says so and goes on uncompiled."""
     log_every: Annotated[int | None, AtLeast(0)] = None
     """Transitions between rows of metrics.csv (default: a two-hundredth of the run)."""
     checkpoint_every: Annotated[int | None, AtLeast(0)] = None

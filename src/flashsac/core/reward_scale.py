@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 EPSILON = 1e-8
-"""Added to the variance (eq. 6)."""
+"""The constant that eq. 6 adds to the variance."""
 
 
 class RewardScale:

@@ -1,4 +1,4 @@
-"""Run an exported policy on a robot. Needs onnxruntime and NumPy, never torch."""
+"""Run an exported policy on a robot. It needs onnxruntime and NumPy, never torch."""
 
 from __future__ import annotations
 

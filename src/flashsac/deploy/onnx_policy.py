@@ -126,7 +126,7 @@ class OnnxPolicy:
         return action[0] if alone else action
 
     def robot(self) -> Robot:
-        """The robot that the policy moves. Raises an error if the file names none, or one that cannot be deployed."""
+        """The robot that the policy moves. A file without one, or with one that cannot be deployed, is an error."""
         robot = self.info.robot
         if robot is None:
             raise FlashSACError(

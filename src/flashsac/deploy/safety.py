@@ -111,7 +111,7 @@ class Safety:
         return np.clip(target, rest - reach, rest + reach)
 
     def allows(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> bool:
-        """Called before every order to the motors. One that must not be sent stops the robot instead."""
+        """Return whether an order may be sent to the motors. One that may not stops the robot."""
         self.reason = self.reason or self._motors.problem(target, stiffness, damping)
         return self.reason is None
 

@@ -1,4 +1,4 @@
-"""The Unitree G1 by its SDK (unitree_sdk2py): messages rt/lowcmd and rt/lowstate. Never run on a robot yet."""
+"""The Unitree G1 by its SDK (unitree_sdk2py): messages rt/lowcmd and rt/lowstate. It has not run on a robot yet."""
 
 from __future__ import annotations
 

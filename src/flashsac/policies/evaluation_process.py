@@ -31,9 +31,9 @@ from flashsac.system.children import PythonChild
 from flashsac.system.memory import keep_freed_memory
 
 EVAL_SEED = 1_000_003
-"""Added to the run's seed, so that evaluation never repeats training episodes."""
+"""The offset from the run's seed, so that evaluation never repeats training episodes."""
 PATIENCE = 30.0
-"""Seconds a child may take to end when it is told to; simulators can be slow to shut down."""
+"""Seconds until a child that is told to end is killed; simulators can be slow to shut down."""
 HANG_SECONDS = 600.0
 """Seconds that a child may take for one step, or to make its environments; like PATIENCE of the workers (sims/vector)."""
 SIGN_OF_LIFE = b""
@@ -96,7 +96,7 @@ class ProcessEvaluator:
                     "simulator hangs, so it was killed. If that repeats, train without evaluation: --eval.every 0."
                 )
             raise EvaluationLost(
-                f"the evaluation process for {self._settings['task']} died with code {code}{said and f': {said}'}\nIf memory ran "
+                f"the evaluation process for {self._settings['task']} died with code {code}{said and f': {said}'}.\nIf memory ran "
                 "out, evaluate fewer episodes at a time (--eval.episodes); to train without evaluation: --eval.every 0."
             )
         content = json.loads(answer)

@@ -102,7 +102,7 @@ class Policy:
                 )
 
     def to(self, device: torch.device | str | None) -> Policy:
-        """Moves it, and returns it."""
+        """Move the policy to a device, and return it."""
         self.actor.to(device)
         self.encoder.to(device)
         return self

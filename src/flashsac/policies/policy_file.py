@@ -44,7 +44,7 @@ def _ordered(content: bytes) -> bytes:
 
 
 def read_policy_file(file: Path) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
-    """The header and the tensors; no header where another program wrote the file. Raises ValueError if the file is damaged.
+    """The header and the tensors; no header where another program wrote the file. A damaged file raises ValueError.
 
     Files of earlier versions have no checksum. In a checkpoint's folder, the manifest has one for them."""
     with file.open("rb") as opened:

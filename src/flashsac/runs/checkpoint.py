@@ -92,8 +92,8 @@ class CheckpointStore:
         *,
         last: bool = False,
     ) -> Path:
-        """Save everything; on failure nothing is lost that was saved before, at least the policy is written if it can be, and the
-        error says what to do. `last`: the run ends after this one, so the room that is kept for the policy may be used."""
+        """Save everything. On failure nothing is lost that was saved before. At least the policy is then written if it can
+        be, and the error says what to do. `last`: the run ends after this one, so the room that is kept for the policy may be used."""
         final = self.folder / layout.step_folder(step)
         temporary = self.folder / f"{UNFINISHED}{final.name}"
         try:

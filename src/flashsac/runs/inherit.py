@@ -1,4 +1,4 @@
-"""The default settings of a run that starts from another one. Needs no torch, so that the command line answers at once."""
+"""The default settings of a run that starts from another one. This needs no torch, so that the command line answers at once."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Parent:
 
 
 def parent_in(record: dict[str, Any]) -> Parent | None:
-    """The parent that a config.json names, None without one. Raises TypeError or ValueError for a malformed one."""
+    """The parent that a config.json names, None without one. A malformed one raises TypeError or ValueError."""
     saved = record.get(PARENT)
     if saved is None:
         return None

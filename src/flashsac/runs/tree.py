@@ -34,7 +34,7 @@ def flatten(tree: Any, tensors: dict[str, torch.Tensor], path: str = "") -> Any:
 
 
 def unflatten(node: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Any:
-    """The inverse of `flatten`. Raises ValueError, KeyError or RecursionError for what `flatten` does not make."""
+    """The inverse of `flatten`. What `flatten` does not make raises ValueError, KeyError or RecursionError."""
     if not isinstance(node, dict) or len(node) != 1:
         raise ValueError(f"{node!r:.60} is no node of a tree")
     kind, value = next(iter(node.items()))

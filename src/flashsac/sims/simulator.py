@@ -1,4 +1,4 @@
-"""What a simulator plug-in declares: one `Simulator` record, the suites it brings, their tasks. Needs no torch."""
+"""What a simulator plug-in declares: one `Simulator` record, the suites it brings, their tasks. This module needs no torch."""
 
 from __future__ import annotations
 

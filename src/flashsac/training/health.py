@@ -19,7 +19,7 @@ class SimulatorWatch:
         self.max_invalid, self._say = max_invalid, say
         self._said: set[str] = set()
         self._dropped = self._broken = self._watched = 0
-        """Dropped by the replay so far, ever; of those, since we watch, with NaN or Inf; transitions since then."""
+        """Transitions that the replay dropped, ever; those with NaN or Inf, since we watch; all transitions since then."""
         self._outliers = 0
         """Jumps of the reward so far, ever."""
 

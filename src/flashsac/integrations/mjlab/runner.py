@@ -178,7 +178,7 @@ class FlashSACRunner:
 
 
 class _Player:
-    """A policy for mjlab's observations. Keeps those before the newest one where it looks back."""
+    """A policy for mjlab's observations. It keeps past observations where the policy needs them."""
 
     def __init__(self, policy: Policy, groups: Sequence[str], env: Any, device: str | None):
         self._policy, self._groups, self._env = policy, groups, env.unwrapped

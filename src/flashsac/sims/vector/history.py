@@ -15,7 +15,7 @@ class HistoryBuffer:
         self.newest = torch.zeros(0)  # (envs, dim)
 
     def begin(self, obs: Tensor) -> Tensor:
-        """Every environment begins an episode with `obs`. Returns the history, (envs, length x dim)."""
+        """Begin an episode of every environment with `obs`, and return the history, (envs, length x dim)."""
         self.past, self.newest = self._repeated(obs), obs
         return self.past.flatten(1)
 

@@ -70,7 +70,7 @@ class _Episode:
 
 
 class SequentialVecEnv:
-    """Any number of `OneEnv`s as a VecEnv. Made for one or a few: each costs Python time every step."""
+    """Any number of `OneEnv`s as a VecEnv. It is made for one or a few: each costs Python time every step."""
 
     def __init__(self, make: Callable[[], OneEnv], spec: EnvSpec, action_dtype: Any = np.float32):
         self.spec = dataclasses.replace(spec, can_save_state=True)

@@ -1,4 +1,4 @@
-"""The paper's G1 task as a configuration of mjlab, flat and rough, with either column of reward weights. Needs mjlab."""
+"""The paper's G1 task as a configuration of mjlab, flat and rough, with either column of reward weights. It needs mjlab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Terrain` as tiles of mjlab's generator. Needs mjlab."""
+"""`Terrain` as tiles of mjlab's generator. It needs mjlab."""
 
 from __future__ import annotations
 

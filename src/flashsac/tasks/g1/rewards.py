@@ -25,7 +25,7 @@ STOPPED = 0.1
 IN_PLACE = 0.25
 """Length of a command that is obeyed without stepping."""
 SWING_TARGET = 0.4
-"""Seconds a foot should be in the air."""
+"""Seconds in the air that a foot should reach."""
 VARIANCE_CAP = 0.5
 """Longest phase that the variance counts, in seconds. The cap is ours, after the Spot task of Isaac Lab. Without it, a robot that
 stood for ten seconds would pay fifty times an alive bonus for its first step."""

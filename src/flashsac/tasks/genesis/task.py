@@ -1,4 +1,4 @@
-"""What a task on the Genesis engine consists of, and the tensor tools such tasks share. Needs no Genesis to be imported."""
+"""What a task on the Genesis engine consists of, and the tensor tools such tasks share. The import needs no Genesis."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class GenesisTask(Protocol):
 
 
 class Sampler:
-    """Random numbers of one seed. Drawn on the CPU, so that a GPU gives the same episodes."""
+    """Random numbers of one seed. They are drawn on the CPU, so that a GPU gives the same episodes."""
 
     def __init__(self, device: torch.device):
         self._device = device
