@@ -28,6 +28,13 @@ LANGUAGES = {".py": "python", ".sh": "bash", ".toml": "toml", ".yml": "yaml", ".
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
+LETTERS = re.compile(r'(?:<mi mathvariant="normal">\w</mi>){2,}')
+FUNCTION = re.compile(r"<mi>(log|ln|exp|cos|tanh|max|min)</mi>")
+SIGN = re.compile(
+    r"((?:<mrow>|<math[^>]*>|<mo[^>]*>(?:=|&#x0003D;|\[|&#x0005B;|\(|&#x00028;|,|&#x0002C;)</mo>))<mo>&#x02212;</mo>"
+)
+"""A minus that is no difference: after nothing, a bracket, a comma or an equals sign."""
+
 
 # --- where a file of the repository is on the site -----------------------------------------------------------------------
 
@@ -144,5 +151,18 @@ def on_page_content(html: str, **_: Any) -> str:
 
 def _formula(match: re.Match[str]) -> str:
     display = "block" if match[1] == "div" else "inline"
-    mathml = latex2mathml.converter.convert(html.unescape(match[2]).strip(), display=display)
+    mathml = _typeset(latex2mathml.converter.convert(html.unescape(match[2]).strip(), display=display))
     return f'<div class="formula">{mathml}</div>' if display == "block" else mathml
+
+
+def _typeset(mathml: str) -> str:
+    """Give a formula the spaces that TeX would: around log, after a sign, between the letters of a word."""
+    mathml = LETTERS.sub(lambda match: f"<mi>{re.sub('<[^>]*>', '', match[0])}</mi>", mathml)
+    mathml = FUNCTION.sub(_function, mathml)
+    mathml = SIGN.sub(r'\1<mo form="prefix" lspace="0em" rspace="0em">&#x02212;</mo>', mathml)
+    return mathml.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
+
+
+def _function(match: re.Match[str]) -> str:
+    space = "0em" if re.match(r"<mo[^>]*>(&#x00028;|\(|\[)", match.string[match.end() :]) else "0.17em"
+    return f'<mo form="prefix" lspace="0.17em" rspace="{space}">{match[1]}</mo>'
