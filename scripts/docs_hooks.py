@@ -28,6 +28,8 @@ LANGUAGES = {".py": "python", ".sh": "bash", ".toml": "toml", ".yml": "yaml", ".
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
+CELL = re.compile(r"<t[dh][ >].*?</t[dh]>", re.DOTALL)
+CODE = re.compile(r"<code>([^<]*)</code>")
 LETTERS = re.compile(r'(?:<mi mathvariant="normal">\w</mi>){2,}')
 FUNCTION = re.compile(r"<mi>(log|ln|exp|cos|tanh|max|min)</mi>")
 SIGN = re.compile(
@@ -146,7 +148,14 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    return FORMULA.sub(_formula, html)
+    return CELL.sub(lambda match: CODE.sub(_breakable, match[0]), FORMULA.sub(_formula, html))
+
+
+def _breakable(match: re.Match[str]) -> str:
+    """Let code in a table break between its words, and keep the dashes of a flag with its first word."""
+    text = re.sub(r"([._/,=:])(?=\w)", r"\1<wbr>", match[1])
+    text = re.sub(r"(?<![\w-])--\w+-?", r'<span class="whole">\g<0></span>', text)
+    return f"<code>{text}</code>"
 
 
 def _formula(match: re.Match[str]) -> str:

@@ -46,9 +46,14 @@ def train(
     hooks: Sequence[Hooks] = (),
     **overrides: Any,
 ) -> Result:
-    """Train on a task name, a function that makes environments, or an environment object (Gymnasium's, rsl_rl's, a VecEnv).
+    """Train, and return what the run came to.
 
-    `from_run` starts from the networks of another run's newest checkpoint, with `from_replay` also from its transitions."""
+    - `task`: a task name, a function that makes environments, or an environment (Gymnasium's, rsl_rl's, a VecEnv).
+    - `preset`, `overrides`: the settings, by the names of the flags: `steps=20_000, agent=dict(batch_size=64)`.
+    - `config`: a whole configuration instead of both; `configure` makes one.
+    - `from_run`: a run whose newest networks are taken, and with `from_replay` its transitions too.
+    - `hooks`: code of yours that runs at given moments. `quiet` prints nothing.
+    """
     if config is not None and (preset or overrides):
         beside = ", ".join((["preset"] if preset else []) + list(overrides))
         raise FlashSACError(
@@ -81,10 +86,13 @@ def resume(
     steps: int | None = None,
     new_run_dir: str | Path | None = None,
 ) -> Result:
-    """Go on with an interrupted run; with `steps`, continue it in a new run, written to `new_run_dir`, up to so many in all.
+    """Go on with an interrupted run, or with `steps` continue a run in a new directory, `new_run_dir`.
 
-    `env` is needed only if the run was started with an environment of your own. The environment's code runs only if it is
-    handed over, named (module:function), or allowed by `trust_run`. `device` moves the run to another device."""
+    - `steps`: the steps in all, those of the old run included.
+    - `env`: needed only if the run was started with an environment of your own. Its code runs only if you hand it over,
+      name it (module:function), or set `trust_run`.
+    - `device`: another device than before.
+    """
     if new_run_dir is not None and steps is None:
         raise FlashSACError("a run is resumed where it is. For more steps in a new run directory, give --steps too.")
     run = Run.open(run_dir)
