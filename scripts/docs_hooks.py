@@ -173,5 +173,6 @@ def _typeset(mathml: str) -> str:
 
 
 def _function(match: re.Match[str]) -> str:
-    space = "0em" if re.match(r"<mo[^>]*>(&#x00028;|\(|\[)", match.string[match.end() :]) else "0.17em"
-    return f'<mo form="prefix" lspace="0.17em" rspace="{space}">{match[1]}</mo>'
+    before = "0em" if re.search(r"(</mo>|<mrow>|<math[^>]*>)$", match.string[: match.start()]) else "0.17em"
+    after = "0em" if re.match(r"<mo[^>]*>(&#x00028;|\(|\[)", match.string[match.end() :]) else "0.17em"
+    return f'<mo form="prefix" lspace="{before}" rspace="{after}">{match[1]}</mo>'
