@@ -1,4 +1,5 @@
-"""Draw docs/images/architecture.svg from the import rule in pyproject.toml. Run it after a change: a test compares both.
+"""Draw docs/images/architecture.svg from the import rule in pyproject.toml. Run it after a change: a test compares
+both.
 
 Every box brings its own background, so that the picture is readable on a light page and on a dark one.
 """

@@ -1,7 +1,7 @@
 """Find sentences that are hard to read, in the documents and in the source.
 
-Three rules: a sentence has at most 25 words, a docstring begins with its subject (or with a verb, for what a function does),
-and a line of prose in a document has at most 120 characters.
+Three rules: a sentence has at most 25 words, a docstring begins with its subject (or with a verb, for what a function
+does), and a line of prose in a document has at most 120 characters.
 
     python scripts/check_prose.py              # the whole project
     python scripts/check_prose.py docs/faq.md  # some files
@@ -38,7 +38,7 @@ DROPPED_SUBJECT = frozenset(
     "stands takes tells trains tries turns waits wraps writes".split()
 )
 """Third-person verbs: "Makes a session" leaves out who makes it. Write "Make a session", or name the subject."""
-DETERMINER = re.compile(r"(?:a|an|the|its?|their|every|each|all|one|what|how|whether|this|these|them|itself|nothing)\b")
+DETERMINER = re.compile(r"(?:a|an|the|its?|their|every|each|all|one|what|how|whether|this|these|them|itself|nothing|`)")
 """After a word in -s it shows a verb: "Steps the environment", but "Steps per second"."""
 PARTICIPLE = re.compile(
     r"[a-z]+ed|built|done|drawn|found|given|held|kept|made|read|run|sent|set|shown|taken|told|written"
@@ -61,7 +61,8 @@ def sentences(text: str) -> list[str]:
 
 
 def words(sentence: str) -> int:
-    """Count the words; code in backticks, a formula, a tag and a number are one word each, a link as many as its text."""
+    """Count the words; code in backticks, a formula, a tag and a number are one word each, a link as many as its
+    text."""
     plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", sentence)
     plain = re.sub(r"`+[^`]*`+|\$[^\s$](?:[^$]*[^\s$])?\$|</?[A-Za-z][^<>]*>", "code", plain)
     return len(WORD.findall(plain))
@@ -115,7 +116,7 @@ def paragraphs(text: str, *, indented_code: bool = False) -> Iterator[tuple[int,
     yield from finished()
 
 
-# --- documents -----------------------------------------------------------------------------------------------------------
+# --- documents --------------------------------------------------------------------------------------------------------
 
 
 def check_document(text: str) -> Iterator[Finding]:
@@ -131,7 +132,7 @@ def check_document(text: str) -> Iterator[Finding]:
         yield from too_long(number, paragraph)
 
 
-# --- source --------------------------------------------------------------------------------------------------------------
+# --- source -----------------------------------------------------------------------------------------------------------
 
 
 def check_source(text: str) -> Iterator[Finding]:
@@ -166,7 +167,7 @@ def _check_docstring(node: ast.Constant) -> Iterator[Finding]:
 
 def lacks_subject(sentence: str, *, begins: bool) -> bool:
     """Return whether a sentence lacks its subject; `begins` if a docstring begins with it."""
-    start = re.match(r"([A-Za-z]+)(?: (\w+))?" if begins else r"([A-Z][a-z]+)(?: (\w+))?", sentence)
+    start = re.match(r"([A-Za-z]+)(?: (\w+|`))?" if begins else r"([A-Z][a-z]+)(?: (\w+|`))?", sentence)
     if not start or sentence.endswith("?"):
         return False
     first, second = start[1].lower(), start[2] or ""

@@ -1,7 +1,8 @@
 """The site's MkDocs hooks: links that leave docs/, and formulas.
 
-The documents link to files all over the repository, because a forge shows them there. On the site a file outside docs/ is at
-repository/PATH: documents, source files and folders as pages, pictures and tables as copies. Only what a page links is there.
+The documents link to files all over the repository, because a forge shows them there. On the site a file outside docs/
+is at repository/PATH: documents, source files and folders as pages, pictures and tables as copies. Only what a page
+links is there.
 
 Formulas ($...$ and $$...$$) become MathML, which browsers draw without a script.
 """
@@ -38,7 +39,7 @@ SIGN = re.compile(
 """A minus that is no difference: after nothing, a bracket, a comma or an equals sign."""
 
 
-# --- where a file of the repository is on the site -----------------------------------------------------------------------
+# --- where a file of the repository is on the site --------------------------------------------------------------------
 
 
 def site_path(file: str) -> str:
@@ -74,11 +75,12 @@ def site_link(page: str, link: str) -> str:
     return f"{there}#{fragment}" if fragment else there
 
 
-# --- files from outside docs/ --------------------------------------------------------------------------------------------
+# --- files from outside docs/ -----------------------------------------------------------------------------------------
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add every file outside docs/ that the navigation names or a document links, and what those documents link in turn."""
+    """Add every file outside docs/ that the navigation names or a document links, and what those documents link in
+    turn."""
     named = [page for page in _pages(config.nav) if page.startswith(OUTSIDE)]
     for page in named:
         files.append(File.generated(config, page, abs_src_path=str(ROOT / repository_path(page))))
@@ -117,7 +119,7 @@ def _outside(target: str, config: Any) -> File:
     return File.generated(config, uri, inclusion=InclusionLevel.NOT_IN_NAV, **source)
 
 
-# --- links and formulas of a page ----------------------------------------------------------------------------------------
+# --- links and formulas of a page -------------------------------------------------------------------------------------
 
 
 class _Links(Treeprocessor):

@@ -1,7 +1,8 @@
-"""Build a release into dist/: sdist, wheel, a bill of materials (CycloneDX), checksums. `make release` runs it in .venv.
+"""Build a release into dist/: sdist, wheel, a bill of materials (CycloneDX), checksums. `make release` runs it in
+.venv.
 
-The wheel is tried in an environment of its own. Into it come only files whose hashes were verified, and torch; what is installed there
-in the end is what the bill of materials lists.
+The wheel is tried in an environment of its own. Into it come only files whose hashes were verified, and torch; what is
+installed there in the end is what the bill of materials lists.
 """
 
 from __future__ import annotations

@@ -206,9 +206,10 @@ def evaluate(
 ) -> Evaluation:
     """Returns, lengths and successes of a trained policy.
 
-    `env` is a task name, a function that makes environments, or an environment. A run that was begun with an environment of your own
-    needs it. With `trust_run` the module that a run directory names is imported instead, and its code runs. `options` ("name=value")
-    and `engine` replace those of the training; `()` gives the task's own settings.
+    `env` is a task name, a function that makes environments, or an environment. A run that was begun with an
+    environment of your own needs it. With `trust_run` the module that a run directory names is imported instead, and
+    its code runs. `options` ("name=value") and `engine` replace those of the training; `()` gives the task's own
+    settings.
     """
     located = locate_policy(run_or_policy, env, checkpoint, options, engine, trust_run=trust_run)
     return evaluate_policy(located, episodes, seed)
@@ -227,7 +228,8 @@ def play(
     trust_run: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Path:
-    """Film a trained policy; returns the video (default: play.mp4 among the run's videos). The rest as in `evaluate`."""
+    """Film a trained policy; returns the video (default: play.mp4 among the run's videos). The rest as in
+    `evaluate`."""
     file = None if out is None else checked_out(Path(out))  # before anything is made
     located = locate_policy(run_or_policy, env, checkpoint, options, engine, trust_run=trust_run)
     out = file or located.videos / "play.mp4"

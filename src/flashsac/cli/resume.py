@@ -26,8 +26,8 @@ class ResumeOptions:
     """Your own environment that the run was begun with: module:function."""
     trust_run: TrustRun = False
     steps: int | None = None
-    """More steps: a new run that continues with everything up to so many steps in all. The learning-rate schedule is then that of a
-    run of this length."""
+    """More steps: a new run that continues with everything up to so many steps in all. The learning-rate schedule is
+    then that of a run of this length."""
     run_dir: str | None = None
     """Directory of the new run, with --steps (default: runs/TASK/DATE-seed)."""
 

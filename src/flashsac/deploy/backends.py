@@ -39,7 +39,8 @@ class Backend(abc.ABC):
 
     @property
     def moves_hardware(self) -> bool:
-        """True if motors of a real robot move. Then an operator must start it, and its source of commands must be alive."""
+        """True if motors of a real robot move. Then an operator must start it, and its source of commands must be
+        alive."""
         return False
 
     @property

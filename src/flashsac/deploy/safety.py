@@ -15,7 +15,8 @@ from flashsac.robots.description import Robot
 from flashsac.system.limits import Between, check_limits
 
 BEYOND_STOPS = np.pi
-"""Rad. Limiting the torque moves the target of a fast joint beyond its stop, but never this far unless a sensor fails."""
+"""Rad. Limiting the torque moves the target of a fast joint beyond its stop, but never this far unless a sensor
+fails."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +41,8 @@ class SafetyLimits:
     """Stop a real robot when the loop lost more than this of the last second, s."""
 
     def __post_init__(self) -> None:
-        """Refuse limits that would never stop anything: degrees for radians, percent for shares, hours, NaN, infinity."""
+        """Refuse limits that would never stop anything: degrees for radians, percent for shares, hours, NaN,
+        infinity."""
         check_limits(self)
         if self.command_zero > self.command_stop:
             raise FlashSACError("--command-zero must not be longer than --command-stop.")

@@ -1,7 +1,7 @@
 """Evaluation in a process of its own, for simulators that allow only one environment in a process.
 
-Training must not lend its environment: its episodes would be cut and its next transitions would be false. The child is a fresh
-interpreter that makes its own environment once; after that, weights go in and scores come out, as plain bytes.
+Training must not lend its environment: its episodes would be cut and its next transitions would be false. The child is
+a fresh interpreter that makes its own environment once; after that, weights go in and scores come out, as plain bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ EVAL_SEED = 1_000_003
 PATIENCE = 30.0
 """Seconds until a child that is told to end is killed; simulators can be slow to shut down."""
 HANG_SECONDS = 600.0
-"""Seconds that a child may take for one step, or to make its environments; like PATIENCE of the workers (sims/vector)."""
+"""Seconds that a child may take for one step, or to make its environments; like PATIENCE of the workers
+(sims/vector)."""
 SIGN_OF_LIFE = b""
 """What the child sends at most once a second while it evaluates."""
 
@@ -53,7 +54,8 @@ def make_evaluator(task: Any, config: TrainConfig) -> Evaluator | ProcessEvaluat
 class ProcessEvaluator:
     """Like Evaluator; the policy's weights travel. The child starts with the first evaluation.
 
-    A child that gives no sign of life for `patience` seconds (default: HANG_SECONDS) is killed; the next evaluation starts another.
+    A child that gives no sign of life for `patience` seconds (default: HANG_SECONDS) is killed; the next evaluation
+    starts another.
     """
 
     def __init__(

@@ -71,7 +71,8 @@ def export_run(
     torchscript: bool = False,
     trust_run: bool = False,
 ) -> Exported:
-    """Write a trained policy as ONNX. `env` is where observations come from, if not from the task that the run names."""
+    """Write a trained policy as ONNX. `env` is where observations come from, if not from the task that the run
+    names."""
     out = out or (run if run.is_dir() else run.parent) / "policy.onnx"
     _check_can_export(out)
     file = policy_file(run, checkpoint)

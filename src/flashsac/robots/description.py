@@ -26,7 +26,8 @@ TermName = Literal[
 ]
 """The last two are for critics.
 
-Velocities and the direction of gravity in the base's frame; joint positions from the default pose; phase: cosines, then sines."""
+Velocities and the direction of gravity in the base's frame; joint positions from the default pose; phase: cosines, then
+sines."""
 
 
 Range = tuple[float, float]

@@ -12,7 +12,8 @@ Contents = Literal["networks", "networks and replay", "everything"]
 
 @dataclasses.dataclass(frozen=True)
 class Parent:
-    """The checkpoint that a run started from, and what it took from it. The run needs it only until its own first checkpoint."""
+    """The checkpoint that a run started from, and what it took from it. The run needs it only until its own first
+    checkpoint."""
 
     run: str
     """Its run directory."""

@@ -1,4 +1,5 @@
-"""Trees of plain values, arrays and tensors as JSON plus tensors, which loading turns back without executing anything."""
+"""Trees of plain values, arrays and tensors as JSON plus tensors, which loading turns back without executing
+anything."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def unflatten(node: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Any:
 
 
 def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file and wait until it is on the disk. A full disk is an OSError, whatever the library calls it."""
+    """Write a safetensors file and wait until it is on the disk. A full disk is an OSError, whatever the library calls
+    it."""
     path.touch()
     mode = path.stat().st_mode  # by the umask; the library would give the owner alone the right to read
     try:

@@ -1,4 +1,5 @@
-"""The check that an adapter keeps the contract of `VecEnv`, as far as it shows from outside. A lying simulator passes."""
+"""The check that an adapter keeps the contract of `VecEnv`, as far as it shows from outside. A lying simulator
+passes."""
 
 from __future__ import annotations
 

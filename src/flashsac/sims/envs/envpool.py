@@ -129,7 +129,8 @@ class EnvPoolVecEnv(Unsaved):
 
     def receive(self) -> Step:
         obs, reward, terminated, truncated, info = self._pool.recv()
-        # EnvPool would reset on the *next* step and swallow its action. Resetting the finished ones now keeps every step a transition.
+        # EnvPool would reset on the *next* step and swallow its action. Resetting the finished ones now keeps every
+        # step a transition.
         return autoreset(self._split(obs), reward, terminated, truncated, info, self._reset_envs)
 
     def _reset_envs(self, ids: Tensor) -> dict[str, np.ndarray]:

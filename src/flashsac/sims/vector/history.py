@@ -22,7 +22,8 @@ class HistoryBuffer:
     def add(self, obs: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
         """Add `obs`, which begins an episode where `first`, and return two histories before it.
 
-        The second is as if no episode had begun: where one did, it belongs to the final observation of the episode before."""
+        The second is as if no episode had begun: where one did, it belongs to the final observation of the episode
+        before."""
         unbroken = torch.cat([self.past[:, 1:], self.newest[:, None]], 1)
         self.past = torch.where(first[:, None, None], self._repeated(obs), unbroken)
         self.newest = obs

@@ -60,7 +60,8 @@ class GenesisTask(Protocol):
         ...
 
     def trial(self, simulate: Callable[[], None]) -> Tensor | None:
-        """A last test when the time is up, which may simulate on: success by environment. None if there is no such test."""
+        """A last test when the time is up, which may simulate on: success by environment. None if there is no such
+        test."""
         ...
 
     def state_dict(self) -> dict[str, Tensor]:
