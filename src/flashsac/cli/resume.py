@@ -7,8 +7,8 @@ import dataclasses
 from flashsac.cli.parsing import Run, TrustRun, parse
 
 REFUSAL = """\
-the settings of a run are fixed when it begins. Its learning rate follows a schedule over all its steps, and resumed it must come \
-to the same as if it had never stopped. For other settings begin a new run, which may start from this one: \
+the settings of a run are fixed when it begins. A resumed run must end as if it had never stopped, and its learning \
+rate follows a schedule over all its steps. For other settings begin a new run, which may start from this one: \
 flashsac train TASK --from RUN ... For more steps: flashsac resume RUN --steps N"""
 
 

@@ -111,7 +111,7 @@ class OnnxPolicy:
             raise FlashSACError(f"{path} holds another network than its metadata describes. Export the policy again.")
         if self.info.sha256 != checksum(content):
             raise FlashSACError(
-                f"{path} is damaged, or was changed after its export: its checksum is another. Export it again."
+                f"{path} is damaged, or was changed after its export: its checksum does not match. Export it again."
             )
         self._alone = next(iter(inputs)) if len(inputs) == 1 else None
 

@@ -76,7 +76,7 @@ class Safety:
         if not sensors.finite:
             return "the sensors are not finite"
         if not 0.9 < np.linalg.norm(sensors.quaternion) < 1.1:
-            return f"the orientation {np.round(sensors.quaternion, 2)} is none: is the inertial sensor running?"
+            return f"the orientation {np.round(sensors.quaternion, 2)} is invalid: is the inertial sensor running?"
         tilt = tilt_of(sensors.quaternion)
         if tilt > limits.tilt:
             return f"tilt: the base leans {tilt:.2f} rad"

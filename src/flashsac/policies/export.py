@@ -284,7 +284,7 @@ def _bounded(robot: Robot, policy: Policy) -> Robot:
     if not (np.isfinite(bound) and (high == bound).all() and (low == -bound).all()):
         raise FlashSACError(
             f"this policy of {policy.task} was trained on actions from {list(low)} to {list(high)}; a robot needs the same bound for "
-            "all joints and both directions. Train it with such."
+            "all joints and both directions. Train it with such bounds."
         )
     seen = tuple(
         dataclasses.replace(term, scale=bound * term.scale) if term.name == "last_action" else term

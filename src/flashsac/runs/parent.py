@@ -45,5 +45,5 @@ def parent_in(record: dict[str, Any]) -> Parent | None:
     if not all(type(count) is int and 0 <= count <= 2**53 for count in counts):
         raise ValueError(f"the parent's step or transitions are out of range: {counts!r:.60}")
     if parent.contents not in get_args(Contents):
-        raise ValueError(f"of the parent was taken {parent.contents!r:.60}, which is not known")
+        raise ValueError(f"what was taken from the parent, {parent.contents!r:.60}, is not known")
     return parent

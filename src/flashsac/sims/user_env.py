@@ -36,7 +36,7 @@ def check_settings(task: Any, config: EnvConfig) -> None:
         )
     if config.engine != "auto" and not (by_id and config.engine == "gymnasium"):
         raise FlashSACError(
-            f"--env.engine {config.engine}: this environment comes without a choice of engines. Leave it away."
+            f"--env.engine {config.engine}: this environment comes without a choice of engines. Leave it out."
         )
 
 

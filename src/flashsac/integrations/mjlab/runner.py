@@ -94,7 +94,7 @@ class FlashSACRunner:
         """`registry_name` says where a motion to track came from; PPO's runner notes it in W&B, we have no use for
         it."""
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise FlashSACError("FlashSAC trains on one GPU in mjlab: leave --gpu-ids away, or name one.")
+            raise FlashSACError("FlashSAC trains on one GPU in mjlab: leave --gpu-ids out, or name one.")
         self.env, self.cfg, self.device = env, train_cfg, device
         self.log_dir = None if log_dir is None else Path(log_dir)
         self.policy: Policy | None = None
