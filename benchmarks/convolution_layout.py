@@ -1,4 +1,5 @@
-"""The encoder's four convolutions with channels first and channels last, forward and backward: processor time of one thread.
+"""The encoder's four convolutions with channels first and channels last, forward and backward: processor time of one
+thread.
 
 python benchmarks/convolution_layout.py      writes benchmarks/results/convolution_layout.csv
 """

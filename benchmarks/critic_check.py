@@ -2,9 +2,9 @@
 
 python benchmarks/critic_check.py benchmarks/results/critic-check.csv RUN [RUN ...]      half a minute each
 
-First: what the critic expects of the policy, noise and entropy included, against what then comes. Second, from states of the policy:
-one action is moved along the critic's gradient, or at random, and the policy goes on without noise; what the critic expected of that
-and what it was worth.
+First: what the critic expects of the policy, noise and entropy included, against what then comes. Second, from states
+of the policy: one action is moved along the critic's gradient, or at random, and the policy goes on without noise; what
+the critic expected of that and what it was worth.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Check:
         return self.learner.value.mean(self.learner.critic(seen, False)).min(0).values
 
     def follow(self, obs: Obs, action: Tensor, noise: float) -> tuple[Tensor, Obs]:
-        """What comes of an action, with the policy after it and the critic's word for what lies beyond; and where that leads."""
+        """What comes of an action, with the policy after it and the critic's word for what lies beyond; and where that
+        leads."""
         temperature = self.learner.log_temperature.exp() * bool(noise)
         total, discount = torch.zeros(ROBOTS), torch.ones(ROBOTS)
         for _ in range(AHEAD):

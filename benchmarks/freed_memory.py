@@ -1,6 +1,8 @@
 """What it is worth to keep freed memory, and large pages: updates in processes of their own, which take turns.
 
-python benchmarks/freed_memory.py benchmarks/results/freed_memory.csv [PRESET ...]      five minutes for laptop and single
+It takes five minutes for laptop and single:
+
+    python benchmarks/freed_memory.py benchmarks/results/freed_memory.csv [PRESET ...]
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""A disk that fills up thirty times while runs train on it, each time for 20 seconds: no row of metrics is lost, and training ends.
+"""A disk fills up thirty times while runs train on it, each time for 20 seconds. No row of metrics is lost, and
+training ends.
 
-python benchmarks/full_disk.py [--fills 30] [--out FILE.csv]      as root, on Linux; exits with 1 if a row is missing or a run fails
+    python benchmarks/full_disk.py [--fills 30] [--out FILE.csv]
+
+It runs as root, on Linux. It exits with 1 if a row is missing or a run fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Do low-precision products blur what the actor learns from? The critic's value and its gradient by the action, against fp32's.
+"""Do low-precision products blur what the actor learns from? The critic's value and its gradient by the action, against
+fp32's.
 
 python benchmarks/gradient_precision.py benchmarks/results/gradient-precision.csv RUN [RUN ...]      seconds each
 

@@ -25,7 +25,8 @@ PARTS = {
     "actions": "tanh",
     "Adam, projection, target average": "_fma_",
 }
-"""By what is in a kernel's name, in this order: the compiler puts Adam into the kernel that a gradient comes from, where it can."""
+"""By what is in a kernel's name, in this order: the compiler puts Adam into the kernel that a gradient comes from,
+where it can."""
 REST = "rounding to low precision, inputs, all else"
 
 

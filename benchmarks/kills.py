@@ -1,4 +1,5 @@
-"""A run that is killed a hundred times, most of them while it saves, comes to the same as one that is left alone, bit for bit.
+"""A run that is killed a hundred times, most of them while it saves, comes to the same as one that is left alone, bit
+for bit.
 
 python benchmarks/kills.py [--kills 100] [--out FILE.csv]      exits with 1 if anything differs
 """
@@ -66,7 +67,8 @@ def start(run: Path, seed: int, until: int = SETTINGS["steps"]) -> subprocess.Po
 
 
 def kill_at_random(process: subprocess.Popen[bytes], run: Path, rng: random.Random) -> bool:
-    """Wait for its first new checkpoint, then kill it; four times out of five in the middle of a save. False if it had ended."""
+    """Wait for its first new checkpoint, then kill it; four times out of five in the middle of a save. False if it had
+    ended."""
     first = checkpoint_folders(run / "checkpoints")[:1]
     while process.poll() is None and checkpoint_folders(run / "checkpoints")[:1] in (first, []):
         time.sleep(0.002)

@@ -1,13 +1,14 @@
-"""PPO (rsl-rl-lib) on any task of ours, for as long as a FlashSAC run took: the same simulator, evaluation and files, so that
-`flashsac report` draws both. Evaluation is not training time, in either.
+"""PPO (rsl-rl-lib) on any task of ours, for as long as a FlashSAC run took: the same simulator, evaluation and files,
+so that `flashsac report` draws both. Evaluation is not training time, in either.
 
     pip install -c constraints.txt "rsl-rl-lib==5.4.2"
     python benchmarks/ppo.py playground:G1JoystickFlatTerrain --run-dir runs/g1-ppo --as-long-as runs/g1-flashsac
     flashsac report flashsac=runs/g1-flashsac ppo=runs/g1-ppo --out benchmarks/results/g1
 
-Settings are those that MuJoCo Playground publishes for rsl_rl, with its discount and entropy bonus for humanoids (0.97, 0.005), the
-critic seeing the privileged observations, and the step size that follows the KL divergence, as mjlab and Isaac Lab have it.
-Observations and actions are FlashSAC's; an action is not squashed, but clamped to its bounds by the simulator's adapter.
+Settings are those that MuJoCo Playground publishes for rsl_rl, with its discount and entropy bonus for humanoids (0.97,
+0.005), the critic seeing the privileged observations, and the step size that follows the KL divergence, as mjlab and
+Isaac Lab have it. Observations and actions are FlashSAC's; an action is not squashed, but clamped to its bounds by the
+simulator's adapter.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def settings(discount: float, steps_each: int, init_std: float) -> dict:
 
 
 class Environments(RslRlVecEnv):
-    """Ours, as rsl_rl expects them: a TensorDict of groups, one flag for the end of an episode, time limits in extras."""
+    """Ours, as rsl_rl expects them: a TensorDict of groups, one flag for the end of an episode, time limits in
+    extras."""
 
     cfg: dict = {}
 
@@ -84,7 +86,8 @@ class Environments(RslRlVecEnv):
         step = self.env.step(actions)
         self._obs = step.obs
         self.episodes.observe(step)
-        # What an invalid step led to is unknown: it is worth nothing, and the value before it stands for what would have come.
+        # What an invalid step led to is unknown: it is worth nothing, and the value before it stands for what would
+        # have come.
         reward, cut = torch.where(step.valid, step.reward, 0.0), step.truncated | ~step.valid
         return self.get_observations(), reward, step.terminated | cut, {"time_outs": cut & ~step.terminated}
 
@@ -115,8 +118,8 @@ def train(
     steps_each: int = 48,
     init_std: float = 1.0,
 ) -> None:
-    """`eval_every`: seconds of training. `steps_each`: of every environment, between two updates; 48 of 128 environments make as many
-    transitions as Playground's 24 of 256, which need more memory."""
+    """`eval_every`: seconds of training. `steps_each`: of every environment, between two updates; 48 of 128
+    environments make as many transitions as Playground's 24 of 256, which need more memory."""
     torch.manual_seed(seed)
     env_config = EnvConfig(num_envs=num_envs)
     config = TrainConfig(seed=seed, run_dir=str(run_dir), env=env_config, eval=EvalConfig(episodes=eval_episodes))
@@ -125,7 +128,8 @@ def train(
     evaluator = Evaluator(task, env_config, eval_episodes, seed + EVAL_SEED)
     run.write_config()
     ppo = settings(discount, steps_each, init_std)
-    # config.json, which `flashsac report` reads, has FlashSAC's settings; of those only task, seed and environments hold here.
+    # config.json, which `flashsac report` reads, has FlashSAC's settings; of those only task, seed and environments
+    # hold here.
     (run_dir / "ppo.json").write_text(json.dumps(ppo | {"num_envs": num_envs}, indent=2) + "\n")
     runner = OnPolicyRunner(environments, ppo, log_dir=None, device="cpu")
     metrics = MetricsLog(run_dir, columns=COLUMNS)

@@ -1,6 +1,7 @@
 """`flashsac` with every matrix product rounded as bf16 would: operands and results, forward and backward.
 
-For CPUs without bf16 instructions, where PyTorch's own bf16 products take many times as long; what is learned is the same.
+For CPUs without bf16 instructions, where PyTorch's own bf16 products take many times as long; what is learned is the
+same.
 
 python benchmarks/rounded_products.py train TASK ...
 """

@@ -1,4 +1,5 @@
-"""What a smaller shadow map saves and changes when dm_control draws 84 x 84 pictures: processor time, values that look different.
+"""What a smaller shadow map saves and changes when dm_control draws 84 x 84 pictures: processor time, values that look
+different.
 
 python benchmarks/shadow_map.py benchmarks/results/shadow_map.csv
 """

@@ -1,4 +1,5 @@
-"""Act at given moments of a run with a hook: here, stop early once the policy is good enough, and count the saved checkpoints."""
+"""Act at given moments of a run with a hook: here, stop early once the policy is good enough, and count the saved
+checkpoints."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Train on your own Gymnasium environment: a point mass that must reach a target.
 
-Any environment with Box observations and a bounded Box action space works. Hand over a function that makes one: FlashSAC makes as
-many as it needs for training, evaluation and video.
+Any environment with Box observations and a bounded Box action space works. Hand over a function that makes one:
+FlashSAC makes as many as it needs for training, evaluation and video.
 """
 
 from __future__ import annotations

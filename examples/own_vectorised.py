@@ -1,7 +1,7 @@
 """Train on your own vectorised simulator: a thousand masses that must hold their height, all stepped in one call.
 
-A `VecEnv` steps a batch of environments with tensors. It resets what has ended by itself, and reports the observation before the
-reset as `final_obs`. `autoreset` does both.
+A `VecEnv` steps a batch of environments with tensors. It resets what has ended by itself, and reports the observation
+before the reset as `final_obs`. `autoreset` does both.
 """
 
 from __future__ import annotations

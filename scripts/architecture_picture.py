@@ -1,4 +1,5 @@
-"""Draw docs/images/architecture.svg from the import rule in pyproject.toml. Run it after a change: a test compares both.
+"""Draw docs/images/architecture.svg from the import rule in pyproject.toml. Run it after a change: a test compares
+both.
 
 Every box brings its own background, so that the picture is readable on a light page and on a dark one.
 """
@@ -13,15 +14,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src" / "flashsac"
 OUT = ROOT / "docs" / "images" / "architecture.svg"
-WIDTH, HEIGHT, GAP, MARGIN = 860, 74, 20, 12
+WIDTH, HEIGHT, GAP, MARGIN = 570, 76, 18, 6
 """Pixels: the width of the stack of rooms, the height of a box, the space between boxes and around all of them."""
-DEPLOY_WIDTH = 200
+DEPLOY_WIDTH = 130
 COLOURS = ("#2f6f73", "#3b6288", "#6a5a8c", "#8a5a44")
 """Foundations, algorithm and simulators, a run, what people use."""
 FIRST_OF_COLOUR = ("errors", "core", "runs", "api")
 STYLE = """\
 text { font-family: system-ui, -apple-system, "Segoe UI", "Noto Sans", "Liberation Sans", sans-serif; fill: #fff; }
-.room { font-size: 17px; font-weight: 600; }
+.room { font-size: 16px; font-weight: 600; }
 .about { font-size: 12.5px; }
 .arrow { stroke: #8a9499; stroke-width: 2; fill: none; marker-end: url(#head); }"""
 
@@ -39,18 +40,18 @@ def about(room: str) -> str:
 
 
 def wrapped(text: str, most: int) -> list[str]:
-    """Break a text into lines; a third line is cut off."""
+    """Break a text into lines; a fourth line is cut off."""
     lines = [""]
     for word in text.split():
         if len(lines[-1]) + len(word) + 1 > most and lines[-1]:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines if len(lines) <= 2 else [lines[0], lines[1].rstrip(",:;") + " …"]
+    return lines if len(lines) <= 3 else [*lines[:2], lines[2].rstrip(",:;") + " …"]
 
 
 def box(room: str, x: float, y: float, width: float, colour: str) -> str:
     """Draw one room: its name, and below it what it is for."""
-    lines = wrapped(about(room), int((width - 16) / 6.1))
+    lines = wrapped(about(room), int((width - 12) / 6.4))
     middle, top = x + width / 2, y + HEIGHT / 2 - 8 * len(lines) + 4
     texts = [f'<text class="room" x="{middle:g}" y="{top:g}" text-anchor="middle">{room}</text>']
     texts += [

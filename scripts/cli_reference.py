@@ -1,4 +1,5 @@
-"""Write docs/reference/cli.md from the --help of every command. Run it after a change of a setting: a test compares both."""
+"""Write docs/reference/cli.md from the --help of every command. Run it after a change of a setting: a test compares
+both."""
 
 from __future__ import annotations
 

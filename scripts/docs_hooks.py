@@ -1,7 +1,8 @@
 """The site's MkDocs hooks: links that leave docs/, and formulas.
 
-The documents link to files all over the repository, because a forge shows them there. On the site a file outside docs/ is at
-repository/PATH: documents, source files and folders as pages, pictures and tables as copies. Only what a page links is there.
+The documents link to files all over the repository, because a forge shows them there. On the site a file outside docs/
+is at repository/PATH: documents, source files and folders as pages, pictures and tables as copies. Only what a page
+links is there.
 
 Formulas ($...$ and $$...$$) become MathML, which browsers draw without a script.
 """
@@ -28,8 +29,17 @@ LANGUAGES = {".py": "python", ".sh": "bash", ".toml": "toml", ".yml": "yaml", ".
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
+CELL = re.compile(r"<t[dh][ >].*?</t[dh]>", re.DOTALL)
+CODE = re.compile(r"<code>([^<]*)</code>")
+LETTERS = re.compile(r'(?:<mi mathvariant="normal">\w</mi>){2,}')
+FUNCTION = re.compile(r"<mi>(log|ln|exp|cos|tanh|max|min)</mi>")
+SIGN = re.compile(
+    r"((?:<mrow>|<math[^>]*>|<mo[^>]*>(?:=|&#x0003D;|\[|&#x0005B;|\(|&#x00028;|,|&#x0002C;)</mo>))<mo>&#x02212;</mo>"
+)
+"""A minus that is no difference: after nothing, a bracket, a comma or an equals sign."""
 
-# --- where a file of the repository is on the site -----------------------------------------------------------------------
+
+# --- where a file of the repository is on the site --------------------------------------------------------------------
 
 
 def site_path(file: str) -> str:
@@ -65,11 +75,12 @@ def site_link(page: str, link: str) -> str:
     return f"{there}#{fragment}" if fragment else there
 
 
-# --- files from outside docs/ --------------------------------------------------------------------------------------------
+# --- files from outside docs/ -----------------------------------------------------------------------------------------
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add every file outside docs/ that the navigation names or a document links, and what those documents link in turn."""
+    """Add every file outside docs/ that the navigation names or a document links, and what those documents link in
+    turn."""
     named = [page for page in _pages(config.nav) if page.startswith(OUTSIDE)]
     for page in named:
         files.append(File.generated(config, page, abs_src_path=str(ROOT / repository_path(page))))
@@ -108,7 +119,7 @@ def _outside(target: str, config: Any) -> File:
     return File.generated(config, uri, inclusion=InclusionLevel.NOT_IN_NAV, **source)
 
 
-# --- links and formulas of a page ----------------------------------------------------------------------------------------
+# --- links and formulas of a page -------------------------------------------------------------------------------------
 
 
 class _Links(Treeprocessor):
@@ -139,10 +150,31 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    return FORMULA.sub(_formula, html)
+    return CELL.sub(lambda match: CODE.sub(_breakable, match[0]), FORMULA.sub(_formula, html))
+
+
+def _breakable(match: re.Match[str]) -> str:
+    """Let code in a table break between its words, and keep the dashes of a flag with its first word."""
+    text = re.sub(r"([._/,=:])(?=\w)", r"\1<wbr>", match[1])
+    text = re.sub(r"(?<![\w-])--\w+-?", r'<span class="whole">\g<0></span>', text)
+    return f"<code>{text}</code>"
 
 
 def _formula(match: re.Match[str]) -> str:
     display = "block" if match[1] == "div" else "inline"
-    mathml = latex2mathml.converter.convert(html.unescape(match[2]).strip(), display=display)
+    mathml = _typeset(latex2mathml.converter.convert(html.unescape(match[2]).strip(), display=display))
     return f'<div class="formula">{mathml}</div>' if display == "block" else mathml
+
+
+def _typeset(mathml: str) -> str:
+    """Give a formula the spaces that TeX would: around log, after a sign, between the letters of a word."""
+    mathml = LETTERS.sub(lambda match: f"<mi>{re.sub('<[^>]*>', '', match[0])}</mi>", mathml)
+    mathml = FUNCTION.sub(_function, mathml)
+    mathml = SIGN.sub(r'\1<mo form="prefix" lspace="0em" rspace="0em">&#x02212;</mo>', mathml)
+    return mathml.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
+
+
+def _function(match: re.Match[str]) -> str:
+    before = "0em" if re.search(r"(</mo>|<mrow>|<math[^>]*>)$", match.string[: match.start()]) else "0.17em"
+    after = "0em" if re.match(r"<mo[^>]*>(&#x00028;|\(|\[)", match.string[match.end() :]) else "0.17em"
+    return f'<mo form="prefix" lspace="{before}" rspace="{after}">{match[1]}</mo>'

@@ -1,7 +1,8 @@
 """Feed a parser with damaged input until the time is over: python scripts/fuzz.py TARGET --minutes 10
 
-TARGET is a file of tests/fuzz, or "all". Whatever the parser raises besides a FlashSACError, an input that takes longer than --slow
-seconds, or memory beyond --megabytes is a finding. Findings are kept in --out; the exit code is 1 if there are any.
+TARGET is a file of tests/fuzz, or "all". Whatever the parser raises besides a FlashSACError, an input that takes longer
+than --slow seconds, or memory beyond --megabytes is a finding. Findings are kept in --out; the exit code is 1 if there
+are any.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write the lock files: the versions of constraints.txt, with the hashes of all their files in the public registry.
 
-Run it after a change of constraints.txt or of a dependency in pyproject.toml: python scripts/lock.py (needs uv: pip install uv).
-Each lock holds for Python 3.11 and later, on every system.
+Run it after a change of constraints.txt or of a dependency in pyproject.toml: python scripts/lock.py (needs uv: pip
+install uv). Each lock holds for Python 3.11 and later, on every system.
 
 requirements.lock           the main environment, for `make setup`
 constraints/release.lock    what makes the SBOM, for `make release`

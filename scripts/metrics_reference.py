@@ -1,4 +1,5 @@
-"""Write docs/reference/metrics.md from the METRICS that the parts of a run declare. Run it after a change: a test compares both."""
+"""Write docs/reference/metrics.md from the METRICS that the parts of a run declare. Run it after a change: a test
+compares both."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Build a release into dist/: sdist, wheel, a bill of materials (CycloneDX), checksums. `make release` runs it in .venv.
+"""Build a release into dist/: sdist, wheel, a bill of materials (CycloneDX), checksums. `make release` runs it in
+.venv.
 
-The wheel is tried in an environment of its own. Into it come only files whose hashes were verified, and torch; what is installed there
-in the end is what the bill of materials lists.
+The wheel is tried in an environment of its own. Into it come only files whose hashes were verified, and torch; what is
+installed there in the end is what the bill of materials lists.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+import zipfile
 from pathlib import Path
 
 from hatchling.metadata.core import ProjectMetadata
@@ -31,12 +33,29 @@ def main() -> None:
     run(sys.executable, "-m", "hatchling", "build", "--directory", DIST)
     version = ProjectMetadata(str(ROOT), PluginManager()).version
     with tempfile.TemporaryDirectory() as folder:
+        check_sdist(Path(folder), version)
         python = install_wheel(Path(folder), version)
         try_wheel(python, version)
         bill_of_materials(Path(folder), python, version)
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(DIST.iterdir())]
     (DIST / "SHA256SUMS").write_text("".join(sums))
     print(*sorted(file.name for file in DIST.iterdir()), sep="\n")
+
+
+def check_sdist(folder: Path, version: str) -> None:
+    """The sdist alone must give the same wheel."""
+    shutil.unpack_archive(DIST / f"flashsac-{version}.tar.gz", folder, filter="data")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder / "again"]
+    run(*build, cwd=folder / f"flashsac-{version}")
+    ours, again = (sums_inside(next(place.glob("*.whl"))) for place in (DIST, folder / "again"))
+    if different := sorted({name for name, _ in ours ^ again}):
+        sys.exit(f"the sdist gives another wheel; these files differ: {', '.join(different)}")
+
+
+def sums_inside(wheel: Path) -> set[tuple[str, int]]:
+    """Names and checksums of the files in a wheel, but not of the list of them."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {(file.filename, file.CRC) for file in archive.infolist() if not file.filename.endswith("/RECORD")}
 
 
 def install_wheel(folder: Path, version: str) -> Path:

@@ -1,9 +1,10 @@
-"""Every simulator that can be installed, for real: its own virtual environment, its tests, check_env, thirty seconds of training.
+"""Test every simulator that can be installed, for real: its tests, check_env, thirty seconds of training.
 
-python scripts/test_sims.py [NAME ...]      builds .venvs/NAME where it is missing; hours the first time, mostly downloads
+    python scripts/test_sims.py [NAME ...]
 
-Prints a table and writes benchmarks/results/simulators.csv, row by row: interrupted, it has what it saw. What
-cannot be installed everywhere (Isaac Lab, HumanoidBench) is tested against fakes that keep its documented conventions, in `make test`.
+Each has a virtual environment, .venvs/NAME, which is built where it is missing. That takes hours, mostly downloads. The
+script prints a table and writes benchmarks/results/simulators.csv row by row, so an interrupted one keeps what it saw.
+Isaac Lab and HumanoidBench cannot be installed everywhere. `make test` tests them on fakes with their conventions.
 """
 
 from __future__ import annotations
@@ -204,7 +205,8 @@ def _print(rows: list[dict[str, str]]) -> None:
 
 
 def _keep(row: dict[str, str]) -> None:
-    """Into the table, in the place of the row that an earlier run left there; at once, because what comes may take hours."""
+    """Into the table, in the place of the row that an earlier run left there; at once, because what comes may take
+    hours."""
     table = {(sim.engine, sim.task): {} for sim in SIMS}
     RESULTS.touch()
     with RESULTS.open() as file:

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/g1-task.md from what the task is built of: python scripts/update_g1_docs.py"""
+"""Write the tables of docs/g1-task.md from what the task is built of: python scripts/update_g1_docs.py"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Write README's table of results from the CSVs in benchmarks/results: python scripts/update_results.py
 
-benchmarks/results/table.csv lists the curves to show and quotes the published means (published_results of the paper: group, task and
-step). Every number of ours comes from a curve that `flashsac report` wrote.
+benchmarks/results/table.csv lists the curves to show and quotes the published means (published_results of the paper:
+group, task and step). Every number of ours comes from a curve that `flashsac report` wrote.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Brings src/flashsac/sims/tasks.csv up to date with the simulators that are installed, so that `flashsac list` need not load them.
+"""Bring src/flashsac/sims/tasks.csv up to date with the installed simulators. So `flashsac list` need not load them.
 
-python scripts/update_tasks.py                    adds tasks that are new, with their dimensions
-python scripts/update_tasks.py --memory NAME ...  measures what one environment takes: of a task, or a suite where none is known
+    python scripts/update_tasks.py                     # add new tasks, with their dimensions
+    python scripts/update_tasks.py --memory NAME ...   # measure what one environment takes: of a task, or of a suite
 
 Rows that are there stay as they are: those with a score are the paper's tables.
 """

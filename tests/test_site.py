@@ -98,6 +98,24 @@ def test_the_navigation_names_every_page_once():
     assert all((ROOT / page).is_file() for page in outside)
 
 
+def test_every_entry_of_the_log_has_its_parts():
+    """A date and a question, then setup, result, conclusion, and what was not tested."""
+    _, *entries = re.split(r"^## ", (DOCS / "log.md").read_text(), flags=re.MULTILINE)
+    assert len(entries) > 30
+    for entry in entries:
+        title = entry.partition("\n")[0]
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d: .+\?( \((partly )?negative.*\))?", title), title
+        parts = re.findall(r"^\*\*(Setup|Result|Conclusion|Not tested)\.\*\*", entry, re.MULTILINE)
+        assert [part for part in parts if part != "Result"] == ["Setup", "Conclusion", "Not tested"], title
+        assert "Result" in parts, title
+
+
+def test_readme_is_short_and_every_picture_of_the_docs_is_shown():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
+    shown = {(document.parent / link).resolve() for document in DOCUMENTS for link in links(document)}
+    assert set((DOCS / "images").iterdir()) <= shown
+
+
 @pytest.mark.parametrize(
     "script",
     [

@@ -46,9 +46,14 @@ def train(
     hooks: Sequence[Hooks] = (),
     **overrides: Any,
 ) -> Result:
-    """Train on a task name, a function that makes environments, or an environment object (Gymnasium's, rsl_rl's, a VecEnv).
+    """Train, and return what the run came to.
 
-    `from_run` starts from the networks of another run's newest checkpoint, with `from_replay` also from its transitions."""
+    - `task`: a task name, a function that makes environments, or an environment (Gymnasium's, rsl_rl's, a VecEnv).
+    - `preset`, `overrides`: the settings, by the names of the flags: `steps=20_000, agent=dict(batch_size=64)`.
+    - `config`: a whole configuration instead of both; `configure` makes one.
+    - `from_run`: a run whose newest networks are taken, and with `from_replay` its transitions too.
+    - `hooks`: code of yours that runs at given moments. `quiet` prints nothing.
+    """
     if config is not None and (preset or overrides):
         beside = ", ".join((["preset"] if preset else []) + list(overrides))
         raise FlashSACError(
@@ -81,10 +86,13 @@ def resume(
     steps: int | None = None,
     new_run_dir: str | Path | None = None,
 ) -> Result:
-    """Go on with an interrupted run; with `steps`, continue it in a new run, written to `new_run_dir`, up to so many in all.
+    """Go on with an interrupted run, or with `steps` continue a run in a new directory, `new_run_dir`.
 
-    `env` is needed only if the run was started with an environment of your own. The environment's code runs only if it is
-    handed over, named (module:function), or allowed by `trust_run`. `device` moves the run to another device."""
+    - `steps`: the steps in all, those of the old run included.
+    - `env`: needed only if the run was started with an environment of your own. Its code runs only if you hand it over,
+      name it (module:function), or set `trust_run`.
+    - `device`: another device than before.
+    """
     if new_run_dir is not None and steps is None:
         raise FlashSACError("a run is resumed where it is. For more steps in a new run directory, give --steps too.")
     run = Run.open(run_dir)
@@ -198,9 +206,10 @@ def evaluate(
 ) -> Evaluation:
     """Returns, lengths and successes of a trained policy.
 
-    `env` is a task name, a function that makes environments, or an environment. A run that was begun with an environment of your own
-    needs it. With `trust_run` the module that a run directory names is imported instead, and its code runs. `options` ("name=value")
-    and `engine` replace those of the training; `()` gives the task's own settings.
+    `env` is a task name, a function that makes environments, or an environment. A run that was begun with an
+    environment of your own needs it. With `trust_run` the module that a run directory names is imported instead, and
+    its code runs. `options` ("name=value") and `engine` replace those of the training; `()` gives the task's own
+    settings.
     """
     located = locate_policy(run_or_policy, env, checkpoint, options, engine, trust_run=trust_run)
     return evaluate_policy(located, episodes, seed)
@@ -219,7 +228,8 @@ def play(
     trust_run: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Path:
-    """Film a trained policy; returns the video (default: play.mp4 among the run's videos). The rest as in `evaluate`."""
+    """Film a trained policy; returns the video (default: play.mp4 among the run's videos). The rest as in
+    `evaluate`."""
     file = None if out is None else checked_out(Path(out))  # before anything is made
     located = locate_policy(run_or_policy, env, checkpoint, options, engine, trust_run=trust_run)
     out = file or located.videos / "play.mp4"

@@ -1,4 +1,5 @@
-"""Errors meant for the user: they say what is wrong and what to do next, and the CLI prints them without a traceback."""
+"""Errors meant for the user: they say what is wrong and what to do next, and the CLI prints them without a
+traceback."""
 
 
 class FlashSACError(Exception):

@@ -12,12 +12,13 @@ from torch import Tensor
 CPU = torch.device("cpu")
 
 MAX_REWARD = 1e15
-"""Rewards beyond this magnitude count as Inf. The square of a return of 10,000 such rewards, 1e38, still fits in float32."""
+"""Rewards beyond this magnitude count as Inf. The square of a return of 10,000 such rewards, 1e38, still fits in
+float32."""
 
 Obs = dict[str, Tensor]
-"""Observations by group. "actor", and "critic" where the simulator offers privileged observations, are each (envs, dim). "history"
-holds those of the actor before this one, (envs, steps x dim). "pixels" is (envs, frames x channels, height, width) in uint8. The
-oldest come first."""
+"""Observations by group. "actor", and "critic" where the simulator offers privileged observations, are each (envs,
+dim). "history" holds those of the actor before this one, (envs, steps x dim). "pixels" is (envs, frames x channels,
+height, width) in uint8. The oldest come first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,14 +70,16 @@ class EnvSpec:
     history: int = 0
     """How many of the actor's observations before the newest one are shown too."""
     velocity: tuple[int, int] | None = None
-    """Columns of the critic's observation, first and one past the last, that hold the base's linear velocity; where it is known."""
+    """Columns of the critic's observation, first and one past the last, that hold the base's linear velocity; where it
+    is known."""
     actor_velocity: tuple[int, int] | None = None
-    """Columns of the actor's observation that hold the same velocity, first and one past the last, where the actor sees it and they
-    are known."""
+    """Columns of the actor's observation that hold the same velocity, first and one past the last, where the actor sees
+    it and they are known."""
     mirrors: dict[str, Mirror] = dataclasses.field(default_factory=dict)
     """Mirror images of each observation group and of "action", for robots whose left and right are alike."""
     metrics: tuple[str, ...] = ()
-    """Names in Step.info to average into metrics.csv and TensorBoard, as env/NAME: reward terms, "success" by the episode."""
+    """Names in Step.info to average into metrics.csv and TensorBoard, as env/NAME: reward terms, "success" by the
+    episode."""
 
     @property
     def critic_group(self) -> str:
@@ -106,12 +109,13 @@ class Step(NamedTuple):
     valid: Tensor
     """False where the outcome is unknown, so that there is no transition to learn from.
 
-    The simulator returned NaN, Inf or a reward beyond MAX_REWARD (and was reset), or it cut the episode off (`truncated`) and
-    showed no final observation."""
+    The simulator returned NaN, Inf or a reward beyond MAX_REWARD (and was reset), or it cut the episode off
+    (`truncated`) and showed no final observation."""
     info: dict[str, Any]
     """Whatever else the simulator says, per environment; "success" (bool) is understood by evaluation.
 
-    The names in EnvSpec.metrics are logged. Each has one number per environment, (envs,), or one for all; NaN means no value."""
+    The names in EnvSpec.metrics are logged. Each has one number per environment, (envs,), or one for all; NaN means no
+    value."""
 
     def broken(self) -> Tensor:
         """Environments whose simulator failed, (envs,): NaN, Inf, or a reward out of range.
@@ -139,5 +143,5 @@ class Batch(NamedTuple):
 
 
 Compiler = Callable[[Any], Callable]
-"""A function that takes a bound method and returns a faster one. What its owner holds besides tensors is built into the code, so it
-must not change later."""
+"""A function that takes a bound method and returns a faster one. What its owner holds besides tensors is built into the
+code, so it must not change later."""

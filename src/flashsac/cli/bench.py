@@ -16,7 +16,8 @@ BenchPart = Literal["update", "act", "replay", "memory", "simulator", "loop", "s
 
 @dataclasses.dataclass(frozen=True)
 class BenchOptions:
-    """Measure speed and memory on this machine. Run nothing else meanwhile. It takes about ten minutes the first time."""
+    """Measure speed and memory on this machine. Run nothing else meanwhile. It takes about ten minutes the first
+    time."""
 
     parts: tuple[BenchPart, ...] = get_args(BenchPart)
     """What to measure."""

@@ -1,4 +1,4 @@
-"""`flashsac deploy`: an exported policy on a robot. Needs onnxruntime and NumPy, never torch."""
+"""`flashsac deploy`: an exported policy on a robot. It needs onnxruntime and NumPy, never torch."""
 
 from __future__ import annotations
 

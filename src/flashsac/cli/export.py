@@ -12,7 +12,8 @@ from flashsac.system.limits import AtLeast, check_limits
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions:
-    """Write a trained policy as ONNX: observation in, action in [-1, 1] out, everything a robot needs in the metadata."""
+    """Write a trained policy as ONNX: observation in, action in [-1, 1] out, everything a robot needs in the
+    metadata."""
 
     run: Run
     """Run directory, checkpoint or policy file."""

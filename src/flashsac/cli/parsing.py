@@ -96,7 +96,7 @@ def parse(
 
 
 def _attempt(read: Callable[..., Any], arguments: list[str]) -> tuple[Any, list[str]]:
-    """The options, or None if they cannot be read, and the arguments that are unknown. Prints nothing."""
+    """The options, or None if they cannot be read, and the arguments that are unknown. This prints nothing."""
     with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
         return read(args=arguments, return_unknown_args=True)
     return None, []

@@ -7,8 +7,8 @@ import dataclasses
 from flashsac.cli.parsing import Run, TrustRun, parse
 
 REFUSAL = """\
-the settings of a run are fixed when it begins. Its learning rate follows a schedule over all its steps, and resumed it must come \
-to the same as if it had never stopped. For other settings begin a new run, which may start from this one: \
+the settings of a run are fixed when it begins. A resumed run must end as if it had never stopped, and its learning \
+rate follows a schedule over all its steps. For other settings begin a new run, which may start from this one: \
 flashsac train TASK --from RUN ... For more steps: flashsac resume RUN --steps N"""
 
 
@@ -26,8 +26,8 @@ class ResumeOptions:
     """Your own environment that the run was begun with: module:function."""
     trust_run: TrustRun = False
     steps: int | None = None
-    """More steps: a new run that continues with everything up to so many steps in all. The learning-rate schedule is then that of a
-    run of this length."""
+    """More steps: a new run that continues with everything up to so many steps in all. The learning-rate schedule is
+    then that of a run of this length."""
     run_dir: str | None = None
     """Directory of the new run, with --steps (default: runs/TASK/DATE-seed)."""
 

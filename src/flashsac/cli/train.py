@@ -27,11 +27,11 @@ class TrainOptions:
     """What to train on: suite:task, or module:function of your own that makes a Gymnasium environment."""
     config: Annotated[TrainConfig, tyro.conf.arg(name="")]
     preset: Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(get_args(PresetName))}}}")]
-    """Source of the defaults shown here: parallel (1024 environments, GPU), single (one environment, the paper's CPU setting),
-    vision (images), laptop (minutes on a CPU)."""
+    """Source of the defaults shown here: parallel (1024 environments, GPU), single (one environment, the paper's CPU
+    setting), vision (images), laptop (minutes on a CPU)."""
     from_run: Annotated[str | None, tyro.conf.arg(name="from", metavar="RUN")] = None
-    """Start from a trained policy: networks, temperature and statistics of this run's newest checkpoint, with a fresh schedule. The
-    networks then default to those of that run. (docs/tutorials/continue.md)"""
+    """Start from a trained policy: networks, temperature and statistics of this run's newest checkpoint, with a fresh
+    schedule. The networks then default to those of that run. (docs/tutorials/continue.md)"""
     from_replay: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Copy the transitions of the replay of the --from run too. Otherwise its policy collects the warm-up."""
 

@@ -1,4 +1,5 @@
-"""The settings that shape the networks, and give their outputs a unit. A run that starts from another one shares them."""
+"""The settings that shape the networks, and give their outputs a unit. A run that starts from another one shares
+them."""
 
 from __future__ import annotations
 

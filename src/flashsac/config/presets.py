@@ -30,7 +30,8 @@ VISION = replace(
     eval=EvalConfig(episodes=10),  # ours: drawing fifty episodes takes minutes
 )
 
-# Ours: minutes on a laptop CPU, by the paper's own knobs alone: width, batch, environments, update ratio (docs/log.md has the trials).
+# Ours: minutes on a laptop CPU, by the paper's own knobs alone: width, batch, environments, update ratio (docs/log.md
+# has the trials).
 LAPTOP = replace(
     SINGLE,
     steps=60_000,

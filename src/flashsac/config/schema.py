@@ -63,7 +63,8 @@ class AgentConfig:
     reward_scaling: bool = True
     """Divide rewards by the running spread of returns (off: ablation)."""
     reward_guard: bool = True
-    """Keep a reward beyond 100 times the largest return so far (at least 1) out of that spread until a second one confirms it."""
+    """Keep a reward beyond 100 times the largest return so far (at least 1) out of that spread until a second one
+    confirms it."""
     value_max: Annotated[float, Above(0)] = 5.0
     """The categorical support is [-value_max, value_max]."""
     atoms: Annotated[int, AtLeast(2), AtMost(100_000)] = 101
@@ -72,7 +73,7 @@ class AgentConfig:
     learning_rate: Annotated[float, Above(0)] = 3e-4
     """Adam's learning rate at the start."""
     learning_rate_end: Annotated[float, AtLeast(0)] = 1.5e-4
-    """... and at the end of its cosine decay over the run."""
+    """Adam's learning rate at the end; it falls along a cosine over the whole run."""
     target_rate: Annotated[float, Between(0, 1, "[]")] = 0.01
     """Step of the target critic towards the critic, per update."""
     actor_delay: Annotated[int, AtLeast(1), AtMost(10**9)] = 2
@@ -94,12 +95,13 @@ class EnvConfig:
     num_envs: Annotated[int, AtLeast(1), AtMost(10**7)] = 1024
     """Environments stepped together."""
     engine: str = "auto"
-    """Which implementation simulates the task, by the names of `flashsac list`; auto takes the fast one, or with one environment
-    Gymnasium or dm_control, which resume exactly."""
+    """Which implementation simulates the task, by the names of `flashsac list`; auto takes the fast one, or with one
+    environment Gymnasium or dm_control, which resume exactly."""
     max_episode_steps: Annotated[int | None, AtLeast(1)] = None
     """Cut episodes after this many steps (default: the task's own limit)."""
     overlap: bool = True
-    """Simulate one step while learning from those before it, where the simulator runs beside us (EnvPool, ManiSkill, images)."""
+    """Simulate one step while learning from those before it, where the simulator runs beside us (EnvPool, ManiSkill,
+    images)."""
     image_size: Annotated[int, AtLeast(1), AtMost(2**13)] = 84
     """Height and width of what dmc-vision draws; other images keep their size."""
     frame_stack: Annotated[int, AtLeast(1), AtMost(1000)] = 3
@@ -107,15 +109,16 @@ class EnvConfig:
     with_state: bool = False
     """Observe the state vector beside the images (dmc-vision)."""
     history: Annotated[int, AtLeast(0), AtMost(10_000)] = 0
-    """Show the actor so many of its last observations too, for tasks that name the base's velocity. A context estimator learns to
-    tell the velocity from them."""
+    """Show the actor so many of its last observations too, for tasks that name the base's velocity. A context estimator
+    learns to tell the velocity from them."""
     privileged: bool = True
     """Show the critic what only simulation knows, where a task offers it."""
     blind: bool = False
-    """Hide the base's linear velocity from the actor, as robots without an estimator do; for Playground's joystick tasks."""
+    """Hide the base's linear velocity from the actor, as robots without an estimator do; for Playground's joystick
+    tasks."""
     options: tuple[str, ...] = ()
-    """Settings of the simulator's own, as name=value: in EnvPool's Playground reward scales, noise, pushes, commands; in
-    Genesis how Go2 starts."""
+    """Settings of the simulator's own, as name=value: in EnvPool's Playground reward scales, noise, pushes, commands;
+    in Genesis how Go2 starts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +128,8 @@ class ReplayConfig:
     capacity: Annotated[int, AtLeast(1), AtMost(10**13)] = 10_000_000
     """Transitions kept."""
     storage: Literal["auto", "ram", "disk", "device"] = "auto"
-    """Place of the replay: main memory, memory-mapped files in the run directory (may exceed memory), or the accelerator. By default
-    main memory where it fits, else files."""
+    """Place of the replay: main memory, memory-mapped files in the run directory (may exceed memory), or the
+    accelerator. By default main memory where it fits, else files."""
     obs_dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     """Storage type of observations; half precision halves what they take."""
 
@@ -156,7 +159,7 @@ class TrainConfig:
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Type of the matrix products; auto measures which is fastest on this device. All else is fp32."""
     compile: Literal["on", "off"] = "on"
-    """Compile acting and learning. Needs a C++ compiler; without one it says so and runs uncompiled."""
+    """Compile acting and learning. This needs a C++ compiler. Without one the run says so and goes on uncompiled."""
     log_every: Annotated[int | None, AtLeast(0)] = None
     """Transitions between rows of metrics.csv (default: a two-hundredth of the run)."""
     checkpoint_every: Annotated[int | None, AtLeast(0)] = None

@@ -82,7 +82,8 @@ class Agent:
 
     @torch.no_grad()
     def act(self, obs: Obs) -> Tensor:
-        """Exploring actions in [-1, 1], (envs, action_dim), on the simulator's device; in the warm-up uniform by default."""
+        """Exploring actions in [-1, 1], (envs, action_dim), on the simulator's device; in the warm-up uniform by
+        default."""
         if not (self.ready_to_learn or self.updates or self.policy_collects):
             shape = (self.spec.num_envs, self.spec.action_dim)
             return (2 * torch.rand(shape, generator=self.acting_rng) - 1).to(self.spec.device)

@@ -68,7 +68,7 @@ class CategoricalValue:
         return (out.softmax(-1) * self.atoms).sum(-1)
 
     def project(self, probs: Tensor, values: Tensor) -> Tensor:
-        """Splits the mass of each value between its two neighbouring atoms. All tensors are (batch, atoms)."""
+        """Split the mass of each value between its two neighbouring atoms. All tensors are (batch, atoms)."""
         position = (values.clamp(-self.limit, self.limit) + self.limit) / self.spacing  # in [0, atoms - 1]
         lower = position.floor().clamp(0, self.outputs - 2)
         upper_share = position - lower

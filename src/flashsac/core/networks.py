@@ -227,7 +227,7 @@ def _backbone(config: AgentConfig, encoder: FeatureSource, dtype: torch.dtype) -
 
 @torch.no_grad()
 def project_weights(network: nn.Module) -> None:
-    """Projects every weight back onto its sphere (paper: Weight Normalization)."""
+    """Project every weight back onto its sphere (paper: Weight Normalization)."""
     for module in network.modules():
         if isinstance(module, Linear | BatchNorm | RMSNorm):
             for parameter, value in module.projected().items():

@@ -145,7 +145,7 @@ class Replay:
             ring.steps[next_slot] = ring.to_stored(obs[group])
 
     def lose(self, first: int, stop: int) -> None:
-        """Drops the steps [first, stop), which are damaged. Nothing that is sampled reads them any more."""
+        """Drop the steps [first, stop), which are damaged. Nothing that is sampled reads them any more."""
         if first > self.tail:
             self._open_hole(first, stop)
         else:  # nothing before them can be sampled
@@ -189,7 +189,7 @@ class Replay:
         self.finals += len(envs)
 
     def _advance_tail(self) -> None:
-        """Moves the tail past slots that were overwritten, or whose final observations were."""
+        """Move the tail past slots that were overwritten, or whose final observations were."""
         self.tail = max(self.tail, self.head - (self.slots - 1 - self.lookback))
         while self.tail < self.head and self._finals_before[self.tail % self.slots] < self.finals - self.num_finals:
             self.tail += 1
@@ -228,7 +228,7 @@ class Replay:
         return batch if device is None or device == step.device else _to(batch, device)
 
     def compile(self, compiler: Compiler) -> None:
-        """Compiles the gathering: dozens of small operations before every update."""
+        """Compile the gathering: dozens of small operations before every update."""
         self._gather = compiler(self._gather)
 
     # A checkpoint saves counters, the newest observation and, piecewise, the steps since the last checkpoint.

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 EPSILON = 1e-8
-"""Added to the variance (eq. 6)."""
+"""The constant that eq. 6 adds to the variance."""
 
 
 class RewardScale:
     """Running variance and largest magnitude of the discounted return, over all environments.
 
-    Statistics follow collection order. Rewards are divided when sampled, so old transitions use the current scale. `guard` keeps a
-    single outlier from ruining the scale for the rest of the run (`JumpGuard`).
+    Statistics follow collection order. Rewards are divided when sampled, so old transitions use the current scale.
+    `guard` keeps a single outlier from ruining the scale for the rest of the run (`JumpGuard`).
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class RewardScale:
 class JumpGuard:
     """A guard that holds a jump of the rewards back until a second, independent jump confirms it.
 
-    A jump is a reward beyond FACTOR times the largest return so far. (A return grows by at most one reward a step.) While a jump is
-    open, the scale follows the statistics from before it, and the paper's statistics go on beside them.
+    A jump is a reward beyond FACTOR times the largest return so far. (A return grows by at most one reward a step.)
+    While a jump is open, the scale follows the statistics from before it, and the paper's statistics go on beside them.
 
-    A second jump confirms the level if it comes from another environment, or from the same one at least APART steps later. Then the
-    paper's statistics hold again and nothing was lost. Without a second jump within HORIZON transitions, the first was an outlier.
-    Then the statistics from before it are taken up again.
+    A second jump confirms the level if it comes from another environment, or from the same one at least APART steps
+    later. Then the paper's statistics hold again and nothing was lost. Without a second jump within HORIZON
+    transitions, the first was an outlier. Then the statistics from before it are taken up again.
 
     Everything is a tensor on the simulator's device, and the training loop never reads it.
     """
@@ -97,8 +97,8 @@ class JumpGuard:
     FACTOR = 100.0
     """Honest tasks stay far below: docs/deviations.md has the measurements."""
     LEVEL = 1.0
-    """Smaller returns count as this one, so a reward up to FACTOR is never a jump. Shaped rewards with long tails begin near 0.001 and
-    reach 1 within a step."""
+    """Smaller returns count as this one, so a reward up to FACTOR is never a jump. Shaped rewards with long tails begin
+    near 0.001 and reach 1 within a step."""
     START = 100
     """Transitions before the first comparison. Returns grow from zero by any factor at the start of a run."""
     APART = 100
@@ -106,7 +106,8 @@ class JumpGuard:
 
     def __init__(self, num_envs: int, floor: float, device: torch.device | str):
         self.num_envs, self.floor = num_envs, floor
-        """Returns up to `floor` do not change the scale. While there are no larger ones, the first reward sets the level."""
+        """Returns up to `floor` do not change the scale. While there are no larger ones, the first reward sets the
+        level."""
         self._held = torch.zeros(4, dtype=torch.float64, device=device)  # statistics from before the open jump
         self._age = torch.zeros((), dtype=torch.int64, device=device)  # transitions since it; 0 if none is open
         self._source = torch.zeros(num_envs, dtype=torch.bool, device=device)  # the environment it came from
@@ -121,7 +122,8 @@ class JumpGuard:
         return self._rejected + (self._age > 0)
 
     def observe(self, reward: Tensor, valid: Tensor, before: Tensor, stats: Tensor, returns: Tensor) -> Tensor:
-        """The statistics to go on with; `before` and `stats` are those without and with this step. Cleans `returns` in place."""
+        """The statistics to go on with; `before` and `stats` are those without and with this step. It changes
+        `returns` in place."""
         is_open = self._age > 0
         held = torch.where(is_open, self._held, before)
         count, largest = held[0], held[3]

@@ -136,7 +136,8 @@ class HistoryRing:
 
 
 def episode_steps(flags: Tensor, step: Tensor, env: Tensor, count: int) -> list[Tensor]:
-    """The last `count` steps up to `step`, oldest first, each (batch,). Before an episode's first step, that step repeats.
+    """The last `count` steps up to `step`, oldest first, each (batch,). Before an episode's first step, that step
+    repeats.
 
     flags: (slots, envs); step, env: (batch,).
     """

@@ -171,7 +171,8 @@ class Learner:
         return metrics | auxiliary_metrics
 
     def finite(self) -> bool:
-        """False once any weight or moment is NaN or Inf; no update recovers from that. Waits for the device."""
+        """False once any weight or moment is NaN or Inf; no update recovers from that. The call waits for the
+        device."""
         tensors = torch.utils._pytree.tree_leaves(self.state_dict())
         return bool(torch.stack([tensor.isfinite().all() for tensor in tensors]).all())
 

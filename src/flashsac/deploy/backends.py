@@ -39,7 +39,8 @@ class Backend(abc.ABC):
 
     @property
     def moves_hardware(self) -> bool:
-        """True if motors of a real robot move. Then an operator must start it, and its source of commands must be alive."""
+        """True if motors of a real robot move. Then an operator must start it, and its source of commands must be
+        alive."""
         return False
 
     @property
@@ -71,7 +72,7 @@ class MujocoBackend(Backend):
     real = False
     default_command = (0.5, 0.0, 0.0)
     waiting = "the robot hangs on a gantry in its default pose until"
-    refusal = "for a real robot alone. Leave it away, or add --robot unitree."
+    refusal = "for a real robot alone. Leave it out, or add --robot unitree."
     refused_commands = {"remote": "a simulated robot has none. Take --keyboard, or add --robot unitree."}
 
     episodes: int = 1
@@ -91,7 +92,7 @@ class UnitreeBackend(Backend):
 
     real = True
     default_command = (0.0, 0.0, 0.0)
-    refusal = "for a simulated robot alone. Leave it away with --robot unitree."
+    refusal = "for a simulated robot alone. Leave it out with --robot unitree."
 
     network: str | None = None
     dry_run: bool = False

@@ -1,4 +1,4 @@
-"""Run an exported policy on a robot. Needs onnxruntime and NumPy, never torch."""
+"""Run an exported policy on a robot. It needs onnxruntime and NumPy, never torch."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ class DeployOptions:
     """Velocity to follow: forwards, sideways (m/s), turning (rad/s).
     Default: 0.5 0 0 in MuJoCo, zero for a real robot."""
     commands: str | None = None
-    """A source of commands that replaces --command: FILE, stdin, udp:PORT or remote. FILE is a CSV or JSON of seconds,vx,vy,yaw.
-    With stdin, it takes lines `vx vy yaw` of another process. With udp:PORT, it takes datagrams `number vx vy yaw` of a process on
-    this machine; each number must be higher than the last. With remote, it takes the sticks of the real robot's remote."""
+    """A source of commands that replaces --command: FILE, stdin, udp:PORT or remote. FILE is a CSV or JSON of
+    seconds,vx,vy,yaw. With stdin, it takes lines `vx vy yaw` of another process. With udp:PORT, it takes datagrams
+    `number vx vy yaw` of a process on this machine; each number must be higher than the last. With remote, it takes the
+    sticks of the real robot's remote."""
     keyboard: bool = False
     """Take commands from the keys of this terminal."""
     seconds: Annotated[float, Between(0, 7200, "(]")] = 20.0

@@ -20,7 +20,8 @@ FPS = 25
 
 
 class FilmedRobot(MujocoRobot):
-    """A recorder that keeps poses during the first episode and draws them after the last: drawing would delay the loop."""
+    """A recorder that keeps poses during the first episode and draws them after the last: drawing would delay the
+    loop."""
 
     def __init__(self, robot: Robot, world: World, video: Path, *, seed: int = 0):
         choose_gl_backend()  # before MuJoCo is imported

@@ -69,13 +69,13 @@ class RobotInterface(abc.ABC):
         return None
 
     def start_episode(self) -> None:
-        """Called before each episode."""
+        """Prepare an episode."""
 
     def begin(self) -> None:
-        """Called before the policy's first step."""
+        """Hand over to the policy, before its first step."""
 
     def watch(self) -> str | None:
-        """Called after every policy step: why the episode must stop, or None."""
+        """Return why the episode must stop, or None. The loop asks after every policy step."""
         return None
 
     def truth(self) -> Sensors | None:
@@ -87,7 +87,7 @@ class RobotInterface(abc.ABC):
         return None
 
     def finish(self) -> None:
-        """Called after the last episode."""
+        """Bring the robot to rest after the last episode."""
 
     def close(self) -> None:
         """Disconnect. The robot must be damped before."""

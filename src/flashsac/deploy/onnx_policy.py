@@ -111,7 +111,7 @@ class OnnxPolicy:
             raise FlashSACError(f"{path} holds another network than its metadata describes. Export the policy again.")
         if self.info.sha256 != checksum(content):
             raise FlashSACError(
-                f"{path} is damaged, or was changed after its export: its checksum is another. Export it again."
+                f"{path} is damaged, or was changed after its export: its checksum does not match. Export it again."
             )
         self._alone = next(iter(inputs)) if len(inputs) == 1 else None
 
@@ -126,7 +126,7 @@ class OnnxPolicy:
         return action[0] if alone else action
 
     def robot(self) -> Robot:
-        """The robot that the policy moves. Raises an error if the file names none, or one that cannot be deployed."""
+        """The robot that the policy moves. A file without one, or with one that cannot be deployed, is an error."""
         robot = self.info.robot
         if robot is None:
             raise FlashSACError(

@@ -119,7 +119,8 @@ def describe(info: PolicyInfo) -> str:
 
 
 class Outputs:
-    """The rows of the episodes, written to the report and the log after each episode, so that nothing measured is lost."""
+    """The rows of the episodes, written to the report and the log after each episode, so that nothing measured is
+    lost."""
 
     def __init__(self, about: dict[str, Any], joints: list[str], *, report: str | None, log: str | None):
         """`about` goes into the report, beside the rows. `report` is a JSON file, `log` a CSV file."""

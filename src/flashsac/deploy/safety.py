@@ -15,7 +15,8 @@ from flashsac.robots.description import Robot
 from flashsac.system.limits import Between, check_limits
 
 BEYOND_STOPS = np.pi
-"""Rad. Limiting the torque moves the target of a fast joint beyond its stop, but never this far unless a sensor fails."""
+"""Rad. Limiting the torque moves the target of a fast joint beyond its stop, but never this far unless a sensor
+fails."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +41,8 @@ class SafetyLimits:
     """Stop a real robot when the loop lost more than this of the last second, s."""
 
     def __post_init__(self) -> None:
-        """Refuse limits that would never stop anything: degrees for radians, percent for shares, hours, NaN, infinity."""
+        """Refuse limits that would never stop anything: degrees for radians, percent for shares, hours, NaN,
+        infinity."""
         check_limits(self)
         if self.command_zero > self.command_stop:
             raise FlashSACError("--command-zero must not be longer than --command-stop.")
@@ -74,7 +76,7 @@ class Safety:
         if not sensors.finite:
             return "the sensors are not finite"
         if not 0.9 < np.linalg.norm(sensors.quaternion) < 1.1:
-            return f"the orientation {np.round(sensors.quaternion, 2)} is none: is the inertial sensor running?"
+            return f"the orientation {np.round(sensors.quaternion, 2)} is invalid: is the inertial sensor running?"
         tilt = tilt_of(sensors.quaternion)
         if tilt > limits.tilt:
             return f"tilt: the base leans {tilt:.2f} rad"
@@ -111,7 +113,7 @@ class Safety:
         return np.clip(target, rest - reach, rest + reach)
 
     def allows(self, target: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> bool:
-        """Called before every order to the motors. One that must not be sent stops the robot instead."""
+        """Return whether an order may be sent to the motors. One that may not stops the robot."""
         self.reason = self.reason or self._motors.problem(target, stiffness, damping)
         return self.reason is None
 

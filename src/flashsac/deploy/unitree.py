@@ -1,4 +1,4 @@
-"""The Unitree G1 by its SDK (unitree_sdk2py): messages rt/lowcmd and rt/lowstate. Never run on a robot yet."""
+"""The Unitree G1 by its SDK (unitree_sdk2py): messages rt/lowcmd and rt/lowstate. It has not run on a robot yet."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class _Sdk:
         return made
 
     def release_built_in_motion(self, released: Callable[[], None], tries: int = 50) -> None:
-        """Make the robot's own controller let go of the motors. Calls `released` when it has, or may have."""
+        """Make the robot's own controller let go of the motors. `released` is called once it has, or may have."""
         from unitree_sdk2py.comm.motion_switcher.motion_switcher_client import MotionSwitcherClient
 
         client = MotionSwitcherClient()

@@ -43,7 +43,8 @@ def draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str,
 
 
 def _draw_runs(panel: Any, axis: str, name: str, curves: list[Curve], colour: str) -> float:
-    """Draw the runs of one name, and return where they end. With too few seeds for an interval, only each run's curve."""
+    """Draw the runs of one name, and return where they end. With too few seeds for an interval, only each run's
+    curve."""
     line = band(curves, axis)
     label = f"{name}, {line.seeds} seed{'s' if line.seeds > 1 else ''}"
     averaged = line.has_interval and len(line.x)

@@ -62,7 +62,8 @@ def report(
 
 
 def _separate(task: str, given: dict[str, list[EvaluatedRun]], say: Say) -> dict[str, list[EvaluatedRun]]:
-    """Return the runs of each curve. A group without a name is split by settings; a named one is kept, with a warning."""
+    """Return the runs of each curve. A group without a name is split by settings; a named one is kept, with a
+    warning."""
     out: dict[str, list[EvaluatedRun]] = {}
     for name, runs in given.items():
         different = ", ".join(flag(setting) for setting in differing_settings(runs))

@@ -35,8 +35,8 @@ MAX_VOID = 0.1
 class Evaluation:
     """One number per episode; success is NaN where the simulator did not report it.
 
-    A void episode broke the simulator: it ended in NaN, Inf or a reward out of range, or an action was NaN or Inf. Its return says
-    nothing, so it is counted and left out.
+    A void episode broke the simulator: it ended in NaN, Inf or a reward out of range, or an action was NaN or Inf. Its
+    return says nothing, so it is counted and left out.
     """
 
     METRICS: ClassVar[dict[str, str]] = {

@@ -1,7 +1,7 @@
 """Evaluation in a process of its own, for simulators that allow only one environment in a process.
 
-Training must not lend its environment: its episodes would be cut and its next transitions would be false. The child is a fresh
-interpreter that makes its own environment once; after that, weights go in and scores come out, as plain bytes.
+Training must not lend its environment: its episodes would be cut and its next transitions would be false. The child is
+a fresh interpreter that makes its own environment once; after that, weights go in and scores come out, as plain bytes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from flashsac.system.children import PythonChild
 from flashsac.system.memory import keep_freed_memory
 
 EVAL_SEED = 1_000_003
-"""Added to the run's seed, so that evaluation never repeats training episodes."""
+"""The offset from the run's seed, so that evaluation never repeats training episodes."""
 PATIENCE = 30.0
-"""Seconds a child may take to end when it is told to; simulators can be slow to shut down."""
+"""Seconds until a child that is told to end is killed; simulators can be slow to shut down."""
 HANG_SECONDS = 600.0
-"""Seconds that a child may take for one step, or to make its environments; like PATIENCE of the workers (sims/vector)."""
+"""Seconds that a child may take for one step, or to make its environments; like PATIENCE of the workers
+(sims/vector)."""
 SIGN_OF_LIFE = b""
 """What the child sends at most once a second while it evaluates."""
 
@@ -53,7 +54,8 @@ def make_evaluator(task: Any, config: TrainConfig) -> Evaluator | ProcessEvaluat
 class ProcessEvaluator:
     """Like Evaluator; the policy's weights travel. The child starts with the first evaluation.
 
-    A child that gives no sign of life for `patience` seconds (default: HANG_SECONDS) is killed; the next evaluation starts another.
+    A child that gives no sign of life for `patience` seconds (default: HANG_SECONDS) is killed; the next evaluation
+    starts another.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class ProcessEvaluator:
                     "simulator hangs, so it was killed. If that repeats, train without evaluation: --eval.every 0."
                 )
             raise EvaluationLost(
-                f"the evaluation process for {self._settings['task']} died with code {code}{said and f': {said}'}\nIf memory ran "
+                f"the evaluation process for {self._settings['task']} died with code {code}{said and f': {said}'}.\nIf memory ran "
                 "out, evaluate fewer episodes at a time (--eval.episodes); to train without evaluation: --eval.every 0."
             )
         content = json.loads(answer)

@@ -71,7 +71,8 @@ def export_run(
     torchscript: bool = False,
     trust_run: bool = False,
 ) -> Exported:
-    """Write a trained policy as ONNX. `env` is where observations come from, if not from the task that the run names."""
+    """Write a trained policy as ONNX. `env` is where observations come from, if not from the task that the run
+    names."""
     out = out or (run if run.is_dir() else run.parent) / "policy.onnx"
     _check_can_export(out)
     file = policy_file(run, checkpoint)
@@ -283,7 +284,7 @@ def _bounded(robot: Robot, policy: Policy) -> Robot:
     if not (np.isfinite(bound) and (high == bound).all() and (low == -bound).all()):
         raise FlashSACError(
             f"this policy of {policy.task} was trained on actions from {list(low)} to {list(high)}; a robot needs the same bound for "
-            "all joints and both directions. Train it with such."
+            "all joints and both directions. Train it with such bounds."
         )
     seen = tuple(
         dataclasses.replace(term, scale=bound * term.scale) if term.name == "last_action" else term

@@ -19,7 +19,8 @@ from flashsac.sims.user_env import file_of, module_of
 
 
 def load_policy(path: str | Path, checkpoint: str | int | None = None) -> Policy:
-    """Load a policy file, or a policy of a run directory: "best", "last" or a step; by default the best, else the newest."""
+    """Load a policy file, or a policy of a run directory: "best", "last" or a step; by default the best, else the
+    newest."""
     return read_policy(policy_file(Path(path), checkpoint))
 
 
@@ -105,7 +106,8 @@ def locate_policy(
     *,
     trust_run: bool = False,
 ) -> PolicyOnTask:
-    """`env`, `options` and `engine` replace those of the training. The training's options count on the training's task only.
+    """`env`, `options` and `engine` replace those of the training. The training's options count on the training's task
+    only.
 
     A run directory or a policy file names only tasks of simulators. With `trust_run` a run directory names modules too.
     """

@@ -37,8 +37,8 @@ _MEANING = {
 class Policy:
     """Deterministic: `policy(obs)` is the action in the simulator's own bounds, for one observation or a batch.
 
-    `obs` is an array where there is one group of observations, else a dict. "actor" and "history" (those before it) are numbers,
-    "pixels" are uint8, frames one after the other along the channels. The oldest come first.
+    `obs` is an array where there is one group of observations, else a dict. "actor" and "history" (those before it) are
+    numbers, "pixels" are uint8, frames one after the other along the channels. The oldest come first.
     """
 
     def __init__(self, actor: Actor, encoder: Encoder, meta: dict[str, Any]):
@@ -76,7 +76,8 @@ class Policy:
         return action[0] if alone else action
 
     def named_task(self) -> str:
-        """The task that the file's header names, if we know it: a file from elsewhere must not choose what is imported."""
+        """The task that the file's header names, if we know it: a file from elsewhere must not choose what is
+        imported."""
         if find_task(self.task) or (is_gymnasium_id(self.task) and self.task.count(":") == 1):
             return self.task
         raise CheckpointError(
@@ -102,7 +103,7 @@ class Policy:
                 )
 
     def to(self, device: torch.device | str | None) -> Policy:
-        """Moves it, and returns it."""
+        """Move the policy to a device, and return it."""
         self.actor.to(device)
         self.encoder.to(device)
         return self

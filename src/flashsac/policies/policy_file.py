@@ -34,7 +34,8 @@ def write_policy_file(path: Path, meta: dict[str, Any], tensors: dict[str, Tenso
 
 
 def _ordered(content: bytes) -> bytes:
-    """The file with its metadata in order: safetensors writes it in a random one, but a policy shall give the same bytes each time."""
+    """The file with its metadata in order: safetensors writes it in a random one, but a policy shall give the same
+    bytes each time."""
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -44,7 +45,7 @@ def _ordered(content: bytes) -> bytes:
 
 
 def read_policy_file(file: Path) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
-    """The header and the tensors; no header where another program wrote the file. Raises ValueError if the file is damaged.
+    """The header and the tensors; no header where another program wrote the file. A damaged file raises ValueError.
 
     Files of earlier versions have no checksum. In a checkpoint's folder, the manifest has one for them."""
     with file.open("rb") as opened:

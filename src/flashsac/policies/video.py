@@ -46,8 +46,8 @@ def record(
     seconds: float = 10.0,
     say: Say | None = None,
 ) -> Path:
-    """Write a video of one episode (at most `seconds` of it). `env` is what it was trained with, by default what the policy itself
-    knows of it. Raises RenderError, saying what to install."""
+    """Write a video of one episode (at most `seconds` of it). `env` is what it was trained with, by default what the
+    policy itself knows of it. RenderError says what to install."""
     policy = read_policy(policy) if isinstance(policy, Path) else policy
     task = policy.named_task() if task is None else task
     env = _to_draw(env or policy.env_config())

@@ -39,7 +39,7 @@ GAIN_MARGIN = 2.0
 def bounded(robot: Robot) -> Robot:
     """The robot with the smaller of its own limits and ours, if we know a robot of its name.
 
-    Raises an error for other joints than ours, and for gains that are too high: a policy with cut gains is another one.
+    Other joints than ours, and gains that are too high, are an error: a policy with cut gains is another one.
     """
     ours = known_joints(robot.name)
     if not ours:

@@ -1,6 +1,6 @@
 """What a robot's computer must know beside the network: joints, gains, what the policy sees and how fast it runs.
 
-Imports nothing heavy: the robot reads this from the exported file, without torch.
+This module imports nothing heavy: the robot reads this from the exported file, without torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ TermName = Literal[
 ]
 """The last two are for critics.
 
-Velocities and the direction of gravity in the base's frame; joint positions from the default pose; phase: cosines, then sines."""
+Velocities and the direction of gravity in the base's frame; joint positions from the default pose; phase: cosines, then
+sines."""
 
 
 Range = tuple[float, float]
@@ -112,7 +113,7 @@ class Robot:
     gait_hz: Annotated[float | None, Between(0.1, 10, "[]")] = None
     """Gait cycles a second, where the policy sees the phase of its gait."""
     command_range: tuple[Range, Range, Range] = ((-1.0, 1.0), (-0.5, 0.5), (-1.0, 1.0))
-    """Commands it was trained on, lowest and highest: forwards, to the left, m/s; turning, rad/s."""
+    """Commands of the training, lowest and highest: forwards, to the left, m/s; turning, rad/s."""
 
     def __post_init__(self) -> None:
         check_limits(self, f"{self.name}: ")

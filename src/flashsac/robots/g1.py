@@ -77,8 +77,8 @@ JOINTS = (
 """Name, default angle, stiffness and damping."""
 
 PPO_ACTION_SCALE = tuple(0.25 * G1_LIMITS[joint.name].torque / joint.stiffness for joint in JOINTS)
-"""Radians per unit of action where actions have no bounds: one unit asks a motor at rest for a quarter of its torque. The paper names
-none; these belong to the design that its gains are from (BeyondMimic)."""
+"""Radians per unit of action where actions have no bounds: one unit asks a motor at rest for a quarter of its torque.
+The paper names none; these belong to the design that its gains are from (BeyondMimic)."""
 
 
 def _reach(joint: Joint, unit: float) -> float:
@@ -87,8 +87,8 @@ def _reach(joint: Joint, unit: float) -> float:
 
 
 ACTION_SCALE = tuple(_reach(joint, unit) for joint, unit in zip(JOINTS, PPO_ACTION_SCALE, strict=True))
-"""The same for FlashSAC, whose actions end at one unit: three of PPO's, or as far as the joint goes. With one of PPO's no foot could
-be put on a step of 23 cm."""
+"""The same for FlashSAC, whose actions end at one unit: three of PPO's, or as far as the joint goes. With one of PPO's
+no foot could be put on a step of 23 cm."""
 
 OBSERVATION = (
     Term("angular_velocity", 3, noise=0.2),
@@ -111,7 +111,8 @@ PRIVILEGED = (
     Term("foot_contact", 2),
     Term("height_map", HEIGHT_MAP[0] * HEIGHT_MAP[1]),
 )
-"""What the critic sees beside the actor's observation. The map runs from right to left, and in each line from behind to ahead."""
+"""What the critic sees beside the actor's observation. The map runs from right to left, and in each line from behind to
+ahead."""
 
 STANDING_HEIGHT = 0.78
 """Metres from the ground to the base's origin, in the default pose with the soles on the ground."""

@@ -71,7 +71,8 @@ OF_TRAINING_ALONE = re.compile(
 
 
 def g1_joystick(options: Sequence[str] = ()) -> Robot:
-    """What `state` holds in G1JoystickFlatTerrain and G1JoystickRoughTerrain, when they were trained with these options."""
+    """What `state` holds in G1JoystickFlatTerrain and G1JoystickRoughTerrain, when they were trained with these
+    options."""
     given, joints = SETTINGS | _told(options), len(G1_JOINTS)
 
     def noise(name: str) -> float:

@@ -20,7 +20,7 @@ LONGEST_LIST = 1000
 
 
 def read_json(text: str) -> Any:
-    """The JSON's value. Raises ValueError for whatever cannot be read."""
+    """The JSON's value. Whatever cannot be read raises ValueError."""
     if len(text) > LONGEST_TEXT:
         raise ValueError(f"{len(text):,} characters are too many")
     try:
@@ -30,7 +30,7 @@ def read_json(text: str) -> Any:
 
 
 def build(kind: type[Made], values: Any, where: str = "") -> Made:
-    """The dataclass `kind` with these values. Raises ValueError with the field's place, as in `joints.3.damping`."""
+    """The dataclass `kind` with these values. A ValueError names the field's place, as in `joints.3.damping`."""
     if not isinstance(values, dict):
         raise ValueError(f"{where or 'it'} must be an object, not {_shown(values)}")
     hints = typing.get_type_hints(kind, include_extras=True)

@@ -50,7 +50,8 @@ class BestPolicy:
             self.score, self.unwritten = score, (content, write_policy)
 
     def write(self) -> None:
-        """Write the policy that is kept, if there is one. After an OSError it is still kept, and can be written later."""
+        """Write the policy that is kept, if there is one. After an OSError it is still kept, and can be written
+        later."""
         if self.unwritten is None:
             return
         content, write_policy = self.unwritten

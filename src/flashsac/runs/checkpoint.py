@@ -1,9 +1,9 @@
 """Checkpoints that lose nothing: atomic, checksummed, incremental for the replay, and never any code on load.
 
-A checkpoint is a folder such as `step-000000012000`. `state.safetensors` holds all tensors, `policy.safetensors` the actor alone.
-`manifest.json` holds the tree the tensors belong to, and the SHA-256 of every file the checkpoint needs. The folder is written under
-a temporary name and renamed, so it is there whole or not at all. The replay's contents lie beside it as pieces, each written once:
-a checkpoint costs what is new.
+A checkpoint is a folder such as `step-000000012000`. `state.safetensors` holds all tensors, `policy.safetensors` the
+actor alone. `manifest.json` holds the tree the tensors belong to, and the SHA-256 of every file the checkpoint needs.
+The folder is written under a temporary name and renamed, so it is there whole or not at all. The replay's contents lie
+beside it as pieces, each written once: a checkpoint costs what is new.
 """
 
 from __future__ import annotations
@@ -92,8 +92,9 @@ class CheckpointStore:
         *,
         last: bool = False,
     ) -> Path:
-        """Save everything; on failure nothing is lost that was saved before, at least the policy is written if it can be, and the
-        error says what to do. `last`: the run ends after this one, so the room that is kept for the policy may be used."""
+        """Save everything. On failure nothing is lost that was saved before. At least the policy is then written if it
+        can be, and the error says what to do. `last`: the run ends after this one, so the room that is kept for the
+        policy may be used."""
         final = self.folder / layout.step_folder(step)
         temporary = self.folder / f"{UNFINISHED}{final.name}"
         try:
@@ -204,7 +205,8 @@ class CheckpointStore:
         self.delete_unused()
 
     def delete_unused(self) -> None:
-        """Delete what no checkpoint needs: pieces of the replay and unfinished files, also those of a process that was killed."""
+        """Delete what no checkpoint needs: pieces of the replay and unfinished files, also those of a process that was
+        killed."""
         remove_unfinished(self.folder.parent)
         needed = {piece["file"] for piece in self._pieces}
         for path in layout.checkpoint_folders(self.folder):
@@ -224,7 +226,8 @@ class CheckpointStore:
         return next(iter(layout.checkpoint_folders(self.folder)), None)
 
     def reached(self, steps: int) -> int | None:
-        """The step of the newest checkpoint, if it is that far, whole, and has nothing left to do: not even an evaluation."""
+        """The step of the newest checkpoint, if it is that far, whole, and has nothing left to do: not even an
+        evaluation."""
         if self.newest is None or layout.step_of(self.newest) < steps:
             return None
         try:
@@ -254,7 +257,8 @@ class CheckpointStore:
         raise CheckpointError(f"no usable checkpoint in {self.folder}: {detail}. Train anew with another --run-dir.")
 
     def read(self, path: Path, *, forgiving: bool = False, replay: bool = True) -> Checkpoint:
-        """One checkpoint, verified. `forgiving` leaves damaged pieces of the replay out; without `replay` all are left out."""
+        """One checkpoint, verified. `forgiving` leaves damaged pieces of the replay out; without `replay` all are left
+        out."""
         manifest = read_manifest(path)
         check_owner(path, manifest, self.task, self.record)
         for name, digest in manifest["files"].items():

@@ -34,12 +34,14 @@ UNSEALED_KEYS = {"task", "config", "versions", "machine"}
 
 
 class Run:
-    """A directory that belongs to one training run, locked while open. The lock ends with the process, however it ends."""
+    """A directory that belongs to one training run, locked while open. The lock ends with the process, however it
+    ends."""
 
     def __init__(self, path: Path, task: str, config: TrainConfig, record: dict[str, Any] | None = None):
         self.path, self.task, self.config = path, task, config
         self.record: dict[str, Any] = {"id": secrets.token_hex(16)} if record is None else record
-        """What config.json holds; before it is written, only the id of the run. Runs of the first versions have no id."""
+        """What config.json holds; before it is written, only the id of the run. Runs of the first versions have no
+        id."""
         self.notes: list[str] = []
         """What to tell the user about the directory."""
         self._lock = filelock.FileLock(path / LOCK)
@@ -71,7 +73,8 @@ class Run:
 
     @classmethod
     def _replace_untrained(cls, path: Path, task: str, config: TrainConfig) -> Run:
-        """The directory of a run that ended before its first row and checkpoint, without what that run left; refuses any other."""
+        """The directory of a run that ended before its first row and checkpoint, without what that run left; refuses
+        any other."""
         run = cls(
             path, task, config
         )  # locked before it is looked at: another process may be about to write the first row
@@ -201,7 +204,8 @@ def _read_and_say(path: str | Path, pick: Callable[[dict[str, Any]], Picked]) ->
 
 
 def _read(path: str | Path, pick: Callable[[dict[str, Any]], Picked]) -> tuple[dict[str, Any], Picked, str | None]:
-    """The content of config.json, or of its copy in the newest checkpoint; what `pick` makes of it; what is wrong with the file."""
+    """The content of config.json, or of its copy in the newest checkpoint; what `pick` makes of it; what is wrong with
+    the file."""
     file = Path(path) / layout.CONFIG
     copies = saved_records(Path(path))
     try:
@@ -245,7 +249,8 @@ def _read_record(file: Path) -> dict[str, Any]:
 
 
 def _is_untrained(run: Path) -> bool:
-    """True if a run wrote neither a row of metrics nor a checkpoint, and nobody has put anything else into its directory."""
+    """True if a run wrote neither a row of metrics nor a checkpoint, and nobody has put anything else into its
+    directory."""
     rows, damaged = read_metrics_file(run / layout.METRICS)
     files = [item for item in run.rglob("*") if item.is_symlink() or not item.is_dir()]
     return not rows and not damaged and all(_without_content(file, run) for file in files)

@@ -1,4 +1,5 @@
-"""The default settings of a run that starts from another one. Needs no torch, so that the command line answers at once."""
+"""The default settings of a run that starts from another one. This needs no torch, so that the command line answers at
+once."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from flashsac.runs.directory import read_config
 
 
 def starting_defaults(config: TrainConfig, from_run: str | Path | None, from_replay: bool) -> TrainConfig:
-    """The default settings of a run that starts from another one: its networks, and no warm-up where its replay is copied."""
+    """The default settings of a run that starts from another one: its networks, and no warm-up where its replay is
+    copied."""
     if from_run is None:
         if from_replay:
             raise FlashSACError("--from-replay copies the replay of another run: name that run with --from RUN.")

@@ -1,7 +1,7 @@
 """The manifest of a checkpoint: what it must hold before anything in it is used.
 
-A checksum tells that a manifest is as it was written. It does not tell who wrote it. So names, types and numbers are checked as
-well, and no name in it leads out of the run directory.
+A checksum tells that a manifest is as it was written. It does not tell who wrote it. So names, types and numbers are
+checked as well, and no name in it leads out of the run directory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def check_owner(folder: Path, manifest: dict[str, Any], task: str, record: dict[str, Any] | None) -> None:
-    """Raise unless a checkpoint was made for this task and by this run. `record` is the run's config.json, None if not known."""
+    """Raise unless a checkpoint was made for this task and by this run. `record` is the run's config.json, None if not
+    known."""
     if manifest["task"] != task:
         raise ForeignCheckpointError(
             f"{folder.name} was made for {manifest['task']}, not {task}. Resume it in its own run directory."
@@ -59,7 +60,8 @@ def check_owner(folder: Path, manifest: dict[str, Any], task: str, record: dict[
 
 
 def check_state(state: dict[str, Any]) -> None:
-    """Raise ValueError where a checkpoint's state cannot be that of a run: counters that are none, numbers that are not finite."""
+    """Raise ValueError where a checkpoint's state cannot be that of a run: counters that are none, numbers that are not
+    finite."""
     agent = _dict(state, "agent")
     replay = _dict(agent, "replay")
     counts = {"updates": agent["updates"]} | {name: replay[name] for name in ("head", "tail", "finals", "invalid")}
@@ -92,7 +94,8 @@ def saved_records(run_dir: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def adopt(run_dir: Path, record: dict[str, Any]) -> None:
-    """Make the checkpoints that were copied from another run this run's own. Those that cannot be read stay as they are."""
+    """Make the checkpoints that were copied from another run this run's own. Those that cannot be read stay as they
+    are."""
     for folder in layout.checkpoint_folders(run_dir / layout.CHECKPOINTS):
         try:
             manifest = read_manifest(folder)

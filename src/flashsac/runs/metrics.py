@@ -28,9 +28,9 @@ TIMINGS = ("seconds", "steps_per_second")
 class MetricsLog:
     """Appends rows to metrics.csv and the same numbers to TensorBoard and W&B.
 
-    `columns` are those of metrics.csv; a cell without a value stays empty. Resuming drops the rows after `resume_step`, and the
-    columns that are not among `columns`, except the environment's own. Rows that cannot be written are kept in `unwritten`, and
-    written once they can be; that costs a warning through `say`, never the run.
+    `columns` are those of metrics.csv; a cell without a value stays empty. Resuming drops the rows after `resume_step`,
+    and the columns that are not among `columns`, except the environment's own. Rows that cannot be written are kept in
+    `unwritten`, and written once they can be; that costs a warning through `say`, never the run.
     """
 
     def __init__(

@@ -12,7 +12,8 @@ Contents = Literal["networks", "networks and replay", "everything"]
 
 @dataclasses.dataclass(frozen=True)
 class Parent:
-    """The checkpoint that a run started from, and what it took from it. The run needs it only until its own first checkpoint."""
+    """The checkpoint that a run started from, and what it took from it. The run needs it only until its own first
+    checkpoint."""
 
     run: str
     """Its run directory."""
@@ -32,7 +33,7 @@ class Parent:
 
 
 def parent_in(record: dict[str, Any]) -> Parent | None:
-    """The parent that a config.json names, None without one. Raises TypeError or ValueError for a malformed one."""
+    """The parent that a config.json names, None without one. A malformed one raises TypeError or ValueError."""
     saved = record.get(PARENT)
     if saved is None:
         return None
@@ -44,5 +45,5 @@ def parent_in(record: dict[str, Any]) -> Parent | None:
     if not all(type(count) is int and 0 <= count <= 2**53 for count in counts):
         raise ValueError(f"the parent's step or transitions are out of range: {counts!r:.60}")
     if parent.contents not in get_args(Contents):
-        raise ValueError(f"of the parent was taken {parent.contents!r:.60}, which is not known")
+        raise ValueError(f"what was taken from the parent, {parent.contents!r:.60}, is not known")
     return parent

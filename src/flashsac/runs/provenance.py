@@ -10,7 +10,7 @@ from typing import Any
 from flashsac.sims.registry import distributions
 
 VERSIONED = ("flashsac", "torch", "numpy")
-"""Besides the packages that the simulators name."""
+"""Packages whose versions every run records, besides those that its simulator names."""
 
 
 def version(package: str) -> str | None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError)
-"""What code raises that is given a value of another type, size or nesting than it expects. RecursionError is a RuntimeError."""
+"""What code raises that is given a value of another type, size or nesting than it expects. RecursionError is a
+RuntimeError."""
 CHECKSUM = "sha256"
 """The key of the checksum in `seal_readable`."""
 

@@ -13,8 +13,8 @@ from flashsac.runs.metrics_file import ENV_PREFIX
 class TensorBoard:
     """A writer of metrics as scalars. Rows that could not be written are kept and written later.
 
-    It writes at once and without a thread, unlike torch's SummaryWriter, which ends for good with its first error. And the names
-    of its files do not say on which computer they were made.
+    It writes at once and without a thread, unlike torch's SummaryWriter, which ends for good with its first error. And
+    the names of its files do not say on which computer they were made.
     """
 
     def __init__(self, folder: Path, purge_step: int | None = None):

@@ -1,4 +1,5 @@
-"""Trees of plain values, arrays and tensors as JSON plus tensors, which loading turns back without executing anything."""
+"""Trees of plain values, arrays and tensors as JSON plus tensors, which loading turns back without executing
+anything."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def flatten(tree: Any, tensors: dict[str, torch.Tensor], path: str = "") -> Any:
 
 
 def unflatten(node: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Any:
-    """The inverse of `flatten`. Raises ValueError, KeyError or RecursionError for what `flatten` does not make."""
+    """The inverse of `flatten`. What `flatten` does not make raises ValueError, KeyError or RecursionError."""
     if not isinstance(node, dict) or len(node) != 1:
         raise ValueError(f"{node!r:.60} is no node of a tree")
     kind, value = next(iter(node.items()))
@@ -50,7 +51,8 @@ def unflatten(node: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Any:
 
 
 def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file and wait until it is on the disk. A full disk is an OSError, whatever the library calls it."""
+    """Write a safetensors file and wait until it is on the disk. A full disk is an OSError, whatever the library calls
+    it."""
     path.touch()
     mode = path.stat().st_mode  # by the umask; the library would give the owner alone the right to read
     try:

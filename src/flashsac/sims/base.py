@@ -1,4 +1,5 @@
-"""The whole contract between a simulator and the trainer, and the helpers adapters share; `check.py` says whether one keeps it."""
+"""The whole contract between a simulator and the trainer, and the helpers adapters share; `check.py` says whether one
+keeps it."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class VecEnv(Protocol):
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on bit for bit where spec.can_save_state, else what is worth keeping; plain values and arrays."""
+        """Everything needed to go on bit for bit where spec.can_save_state, else what is worth keeping; plain values
+        and arrays."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
@@ -120,8 +122,8 @@ def autoreset(
 ) -> Step:
     """Make a Step of what a simulator returned *before* any reset: resets what ended, keeps the final observations.
 
-    Environments that returned NaN, Inf or a reward out of range are reset too, and marked invalid. `reset_envs` takes the indices
-    of environments and returns their first observations.
+    Environments that returned NaN, Inf or a reward out of range are reset too, and marked invalid. `reset_envs` takes
+    the indices of environments and returns their first observations.
     """
     final_obs = to_tensors(obs)
     rewards = _copy(reward, torch.float32)

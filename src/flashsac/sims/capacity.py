@@ -10,7 +10,8 @@ from flashsac.system.memory import available_memory, size_text
 
 
 def check_memory(task: Task, simulator: Simulator, request: EnvRequest) -> None:
-    """Refuse more environments than fit, before any is made: a machine out of memory kills the process, or stands still."""
+    """Refuse more environments than fit, before any is made: a machine out of memory kills the process, or stands
+    still."""
     each, num_envs = 1e6 * simulator.megabytes_per_env(task, request), request.num_envs
     available = 0.9 * available_memory()
     if num_envs * each <= available:

@@ -1,4 +1,5 @@
-"""What there is to train on: the suites that simulators bring, and their tasks: ours in tasks.csv, others in their plug-ins."""
+"""What there is to train on: the suites that simulators bring, and their tasks: ours in tasks.csv, others in their
+plug-ins."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def simulated_by(suite: str) -> tuple[str, ...]:
 
 
 def find_task(task: Any) -> Task | None:
-    """A task known by name, or one that its simulator must know; None for Gymnasium's ids, a user's own, and mistakes."""
+    """A task known by name, or one that its simulator must know; None for Gymnasium's ids, a user's own, and
+    mistakes."""
     if not isinstance(task, str):
         return None
     if task in tasks():
@@ -88,7 +90,8 @@ def check_task(task: str) -> None:
 
 
 def unknown_task(task: str, installed: Iterable[str] | None = None) -> UnknownTask:
-    """The error for a name that nothing matches, with the nearest known ones. `installed`: the ids that the simulator itself has."""
+    """The error for a name that nothing matches, with the nearest known ones. `installed`: the ids that the simulator
+    itself has."""
     suite = suite_of(task)
     if suite is not None and installed is not None:
         hint = did_you_mean(task, [f"{suite.name}:{own_id}" for own_id in installed])

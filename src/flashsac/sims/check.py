@@ -1,4 +1,5 @@
-"""The check that an adapter keeps the contract of `VecEnv`, as far as it shows from outside. A lying simulator passes."""
+"""The check that an adapter keeps the contract of `VecEnv`, as far as it shows from outside. A lying simulator
+passes."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Moment(NamedTuple):
 
 
 def check_env(env: VecEnv, steps: int | None = None, seed: int = 0) -> None:
-    """Raise AssertionError, saying what is wrong, unless the adapter keeps the contract. Leaves the environment usable.
+    """Raise AssertionError, saying what is wrong, unless the adapter keeps the contract. The environment stays usable.
 
     By default the check runs past the environment's time limit, so that it sees episodes end. A shorter limit
     (`max_episode_steps`) makes it faster.

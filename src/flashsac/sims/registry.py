@@ -18,7 +18,8 @@ OURS = "flashsac"
 
 @functools.cache
 def simulators() -> dict[str, Simulator]:
-    """All simulators by name, ours first. A plug-in of somebody else's that cannot be loaded is left out, with a note."""
+    """All simulators by name, ours first. A plug-in of somebody else's that cannot be loaded is left out, with a
+    note."""
     found: dict[str, Simulator] = {}
     homes: dict[str, str] = {}
     entries = [(entry.dist.name if entry.dist else entry.value, entry) for entry in entry_points(group=GROUP)]

@@ -1,4 +1,5 @@
-"""What a simulator plug-in declares: one `Simulator` record, the suites it brings, their tasks. Needs no torch."""
+"""What a simulator plug-in declares: one `Simulator` record, the suites it brings, their tasks. This module needs no
+torch."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ class Task:
     """Width of what only the critic may see."""
     action: int | None = None
     engines: tuple[str, ...] = ()
-    """Names of the simulators that have it (default: the one that brings its suite). `choose_simulator` decides among them;
-    the order only breaks ties."""
+    """Names of the simulators that have it (default: the one that brings its suite). `choose_simulator` decides among
+    them; the order only breaks ties."""
     own_id: str = ""
     """What the simulator itself calls it (default: its name)."""
     random: float | None = None
@@ -91,7 +92,8 @@ class Suite:
     action_repeat: int = 1
     """How many steps of the environment the paper counts for one transition: every action is done so many times."""
     annotate_spec: Callable[[EnvSpec, Task], EnvSpec] = lambda spec, task: spec
-    """A function that adds what is known of a task to its spec: where the velocity is, how observations look in a mirror."""
+    """A function that adds what is known of a task to its spec: where the velocity is, how observations look in a
+    mirror."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +152,8 @@ MegabytesPerEnv = Callable[[Task, EnvRequest], float]
 
 
 def model_per_env(**by_suite: float) -> MegabytesPerEnv:
-    """The task's own figure, or its suite's, or 20, for simulators that keep a whole model in memory for every environment."""
+    """The task's own figure, or its suite's, or 20, for simulators that keep a whole model in memory for every
+    environment."""
 
     def megabytes(task: Task, request: EnvRequest) -> float:
         return by_suite.get(task.suite, 20.0) if task.megabytes is None else task.megabytes
@@ -160,7 +163,8 @@ def model_per_env(**by_suite: float) -> MegabytesPerEnv:
 
 @dataclasses.dataclass(frozen=True)
 class Simulator:
-    """One simulator. Its module is imported by every command, so it must load the simulator and torch inside `make` only."""
+    """One simulator. Its module is imported by every command, so it must load the simulator and torch inside `make`
+    only."""
 
     name: str
     """What `--env.engine` calls it."""

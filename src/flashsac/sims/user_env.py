@@ -1,4 +1,5 @@
-"""Users' own environments: objects, functions that make them, module:function, and ids that Gymnasium knows (gym:ID)."""
+"""Users' own environments: objects, functions that make them, module:function, and ids that Gymnasium knows
+(gym:ID)."""
 
 from __future__ import annotations
 
@@ -35,12 +36,13 @@ def check_settings(task: Any, config: EnvConfig) -> None:
         )
     if config.engine != "auto" and not (by_id and config.engine == "gymnasium"):
         raise FlashSACError(
-            f"--env.engine {config.engine}: this environment comes without a choice of engines. Leave it away."
+            f"--env.engine {config.engine}: this environment comes without a choice of engines. Leave it out."
         )
 
 
 def module_of(task: str) -> str | None:
-    """The module that making the task imports: of module:function and gym:module:ID. None for the tasks of simulators."""
+    """The module that making the task imports: of module:function and gym:module:ID. None for the tasks of
+    simulators."""
     if is_gymnasium_id(task):
         return task.partition(":")[2].rpartition(":")[0] or None
     return None if suite_of(task) is not None else task.partition(":")[0]
@@ -118,9 +120,11 @@ def import_factory(task: str) -> Callable[[], Any]:
 
 
 def _import(module: str) -> ModuleType:
-    """Import a module, also from the current directory: `flashsac train my_module:make_env` in the folder of my_module.py.
+    """Import a module, also from the current directory: `flashsac train my_module:make_env` in the folder of
+    my_module.py.
 
-    That directory comes last in the path, and only once a module in it was named: nothing there hides an installed package.
+    That directory comes last in the path, and only once a module in it was named: nothing there hides an installed
+    package.
     """
     if importlib.util.find_spec(module.split(".")[0]) is None:
         sys.path.append(str(Path.cwd()))
@@ -182,7 +186,8 @@ def environments_in(task: Any) -> int:
 
 
 def is_only_one(task: Any) -> bool:
-    """True for an object of which there can be no second: rsl_rl's environments, simulator and all, in use by training."""
+    """True for an object of which there can be no second: rsl_rl's environments, simulator and all, in use by
+    training."""
     if isinstance(task, str) or callable(task):
         return False
     from flashsac.sims.envs.rsl_rl import speaks_rsl_rl

@@ -9,7 +9,8 @@ from pathlib import Path
 
 
 def users_cache(name: str) -> Path | None:
-    """A folder in the user's cache directory, made if need be; None where there is no home, or nothing can be written."""
+    """A folder in the user's cache directory, made if need be; None where there is no home, or nothing can be
+    written."""
     with contextlib.suppress(OSError, RuntimeError):
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashsac", name)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -20,10 +20,12 @@ UNFINISHED = ".writing-"
 
 @contextlib.contextmanager
 def replacing(path: Path, *, in_place: bool = False) -> Iterator[Path]:
-    """Give a temporary path beside `path`; what was written there then replaces `path`. A failure leaves `path` as it was.
+    """Give a temporary path beside `path`; what was written there then replaces `path`. A failure leaves `path` as it
+    was.
 
-    The temporary name keeps the suffix, and no other process uses it. A link is replaced too, and what it leads to stays as it is.
-    `in_place`, for files that the user names: what a link leads to, or a device (/dev/stdout), is written instead.
+    The temporary name keeps the suffix, and no other process uses it. A link is replaced too, and what it leads to
+    stays as it is. `in_place`, for files that the user names: what a link leads to, or a device (/dev/stdout), is
+    written instead.
     """
     if in_place and (path.is_symlink() or (path.exists() and not path.is_file())):
         yield path
@@ -40,7 +42,8 @@ def replacing(path: Path, *, in_place: bool = False) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, data: str | bytes, *, in_place: bool = False) -> None:
-    """Replace the file's content as a whole: readers see the old or the new one, also after a crash. Links as in `replacing`."""
+    """Replace the file's content as a whole: readers see the old or the new one, also after a crash. Links as in
+    `replacing`."""
     with replacing(path, in_place=in_place) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
@@ -95,7 +98,8 @@ def sync(path: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a folder or file as far as possible. Of a link, only the link: what it leads to belongs to somebody else."""
+    """Delete a folder or file as far as possible. Of a link, only the link: what it leads to belongs to somebody
+    else."""
     if path.is_symlink() or path.is_file():
         with contextlib.suppress(OSError):
             path.unlink()

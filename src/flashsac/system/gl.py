@@ -1,4 +1,5 @@
-"""Drawing without a screen: which library does it is found out by trying, in a process of its own, because a bad one aborts."""
+"""Drawing without a screen: which library does it is found out by trying, in a process of its own, because a bad one
+aborts."""
 
 from __future__ import annotations
 

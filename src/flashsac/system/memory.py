@@ -13,7 +13,8 @@ _V2 = ("memory.max", "memory.current", "inactive_file")
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 """Names of the limit, of what is used, and, in memory.stat, of files in the cache."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Options of glibc's malloc.h: how much may lie free at the end of the heap, and from which size a block is mapped by itself."""
+"""Options of glibc's malloc.h: how much may lie free at the end of the heap, and from which size a block is mapped by
+itself."""
 
 
 def available_memory() -> int:
@@ -51,8 +52,8 @@ def _left_in_groups() -> list[int]:
 def keep_freed_memory() -> None:
     """Let what the tensors of one update free serve those of the next.
 
-    By itself glibc hands megabytes back to the system at once, and gets them again emptied, page by page. That takes some
-    hundredths to a fifth of an update's time (benchmarks/freed_memory.py)."""
+    By itself glibc hands megabytes back to the system at once, and gets them again emptied, page by page. That takes
+    some hundredths to a fifth of an update's time (benchmarks/freed_memory.py)."""
     chosen = any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ)
     if sys.platform != "linux" or chosen:
         return
@@ -63,7 +64,8 @@ def keep_freed_memory() -> None:
 
 
 def use_large_pages() -> None:
-    """Use large pages for tensors of two megabytes and more. torch asks for this variable when it makes its first tensor."""
+    """Use large pages for tensors of two megabytes and more. torch asks for this variable when it makes its first
+    tensor."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 

@@ -1,4 +1,5 @@
-"""What the observations of MuJoCo Playground's joystick tasks consist of, in the order of its source, and what follows from that."""
+"""What the observations of MuJoCo Playground's joystick tasks consist of, in the order of its source, and what follows
+from that."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ class Joystick:
     feet: tuple[str, ...]
     actor: tuple[Kind, ...]
     privileged: tuple[Kind, ...]
-    """What the critic sees after the actor's observation, to begin with: angular velocity, acceleration, gravity, linear velocity."""
+    """What the critic sees after the actor's observation, to begin with: angular velocity, acceleration, gravity,
+    linear velocity."""
 
 
 _SENSED: tuple[Kind, ...] = ("polar", "axial", "polar")

@@ -1,7 +1,8 @@
 """How observations and actions look in a mirror that exchanges left and right, built from the names of joints and feet.
 
-The mirror is the plane through the robot's middle: y turns round, x and z stay. Velocities and forces are reflected with it.
-Rotations (angular velocities, joints that roll or yaw) change sign in exactly those directions where velocities do not.
+The mirror is the plane through the robot's middle: y turns round, x and z stay. Velocities and forces are reflected
+with it. Rotations (angular velocities, joints that roll or yaw) change sign in exactly those directions where
+velocities do not.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ Kind = Literal["polar", "axial", "command", "joints", "feet", "feet_polar", "gri
 _SIDES = (("left", "right"), ("Left", "Right"), ("FL", "FR"), ("RL", "RR"))
 OTHER_SIDE = {a: b for pair in _SIDES for a, b in (pair, reversed(pair))}
 SIDEWAYS = re.compile(r"roll|yaw|^[FR][LR]_hip|^waist$", re.IGNORECASE)
-"""Joints whose axis lies in the mirror's plane, so that they turn the other way in it: a quadruped's hips roll, a plain waist yaws."""
+"""Joints whose axis lies in the mirror's plane, so that they turn the other way in it: a quadruped's hips roll, a plain
+waist yaws."""
 
 POLAR, AXIAL, COMMAND = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0), (1.0, -1.0, -1.0)
 

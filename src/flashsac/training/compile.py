@@ -32,9 +32,11 @@ def compiler_for(device: torch.device, say: Callable[[str], None] = print) -> Co
 
 
 def _choose_cache(say: Callable[[str], None]) -> None:
-    """Compiled code is kept where reboots do not reach: compiling takes a minute, loading what was compiled before takes seconds.
+    """Compiled code is kept where reboots do not reach: compiling takes a minute, loading what was compiled before
+    takes seconds.
 
-    Loading it runs it. Where somebody else may have put it, everything is compiled anew, in a folder for this process alone.
+    Loading it runs it. Where somebody else may have put it, everything is compiled anew, in a folder for this process
+    alone.
     """
     cache = Path(os.environ[CACHE]) if os.environ.get(CACHE) else users_cache("compiled")
     problem = None if cache is None else why_not_ours(cache)

@@ -23,9 +23,9 @@ from flashsac.system.files import replacing
 class Compiled:
     """A bound method, compiled for the arguments of its first call and kept on disk.
 
-    Even with all its kernels in the cache, torch.compile traces for many seconds in every new process; this is loaded in a
-    tenth of one. It checks what it is given only once: later calls must have the same types and shapes, else torch's own
-    asserts fail.
+    Even with all its kernels in the cache, torch.compile traces for many seconds in every new process; this is loaded
+    in a tenth of one. It checks what it is given only once: later calls must have the same types and shapes, else
+    torch's own asserts fail.
     """
 
     def __init__(self, method: Any):
@@ -76,8 +76,9 @@ class Compiled:
 
 @contextlib.contextmanager
 def children_ignore_signals() -> Iterator[None]:
-    """A terminal sends Ctrl-C to the C++ compiler too. It would die of it, and with it the run; or torch's question what this
-    processor can do, and the answer is kept. What starts in here has those signals blocked; they are for us to answer."""
+    """A terminal sends Ctrl-C to the C++ compiler too. It would die of it, and with it the run; or torch's question
+    what this processor can do, and the answer is kept. What starts in here has those signals blocked; they are for us
+    to answer."""
     numbers = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)}
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield

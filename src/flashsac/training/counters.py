@@ -62,7 +62,8 @@ class EpisodeStats:
 
     def __init__(self, num_envs: int):
         self.returns, self.lengths = torch.zeros(num_envs), torch.zeros(num_envs)
-        # At least one episode of each environment: a thousand robots that end together must not be judged by the last hundred of them.
+        # At least one episode of each environment: a thousand robots that end together must not be judged by the last
+        # hundred of them.
         self.finished: deque[tuple[float, float]] = deque(maxlen=max(100, num_envs))
         self.count = 0
 

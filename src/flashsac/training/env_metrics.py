@@ -1,4 +1,5 @@
-"""Metrics of an environment's own: reward terms, success, whatever it declares in EnvSpec.metrics and reports in Step.info."""
+"""Metrics of an environment's own: reward terms, success, whatever it declares in EnvSpec.metrics and reports in
+Step.info."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ class SimulatorWatch:
         self.max_invalid, self._say = max_invalid, say
         self._said: set[str] = set()
         self._dropped = self._broken = self._watched = 0
-        """Dropped by the replay so far, ever; of those, since we watch, with NaN or Inf; transitions since then."""
+        """Transitions that the replay dropped, ever; those with NaN or Inf, since we watch; all transitions since
+        then."""
         self._outliers = 0
         """Jumps of the reward so far, ever."""
 
@@ -32,7 +33,8 @@ class SimulatorWatch:
         if dropped == self._dropped:
             return None
         self._dropped = dropped
-        # A cut-off episode without a final observation is no fault of the physics: such simulators reset before they show it.
+        # A cut-off episode without a final observation is no fault of the physics: such simulators reset before they
+        # show it.
         broken = int(step.broken().sum())
         self._broken += broken
         self._say_once(

@@ -8,11 +8,13 @@ from typing import Any, Literal
 from torch import Tensor
 
 Phase = Literal["acting", "simulation", "replay", "learning"]
-"""The parts of one iteration. With overlap, simulation appears twice: sending the actions, and waiting for the outcome."""
+"""The parts of one iteration. With overlap, simulation appears twice: sending the actions, and waiting for the
+outcome."""
 
 
 class Hooks:
-    """Every method is called with the `Trainer` and does nothing here; override those you need. An exception ends the run."""
+    """Every method is called with the `Trainer` and does nothing here; override those you need. An exception ends the
+    run."""
 
     def before_step(self, trainer: Any) -> None:
         """An iteration begins; `trainer.stop()` makes it the last one."""

@@ -12,7 +12,8 @@ DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16,
 
 
 def fastest_precision(device: torch.device) -> Precision:
-    """bf16, or where that is missing fp16, if it multiplies matrices clearly faster than fp32; some CPUs only emulate them."""
+    """bf16, or where that is missing fp16, if it multiplies matrices clearly faster than fp32; some CPUs only emulate
+    them."""
     seconds = product_seconds(device)
     worthwhile: list[Precision] = [name for name in ("bf16", "fp16") if seconds[name] < 0.8 * seconds["fp32"]]
     return worthwhile[0] if worthwhile else "fp32"
@@ -29,7 +30,8 @@ def precision_notes(device: torch.device, precision: str) -> list[str]:
 
 
 def product_seconds(device: torch.device) -> dict[str, float]:
-    """The best of several timings of one matrix product in each type. They take turns, so that a busy moment does not decide."""
+    """The best of several timings of one matrix product in each type. They take turns, so that a busy moment does not
+    decide."""
     size = 512 if device.type == "cpu" else 4096  # large enough that launching is not what is measured
     operands = {name: torch.ones(size, size, device=device, dtype=dtype) for name, dtype in DTYPES.items()}
     best = dict.fromkeys(DTYPES, float("inf"))

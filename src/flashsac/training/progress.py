@@ -42,7 +42,8 @@ class _Stdout:
 
 
 class Progress:
-    """A live bar with the time left on a terminal, plain lines elsewhere. Everything the user sees while training goes here."""
+    """A live bar with the time left on a terminal, plain lines elsewhere. Everything the user sees while training goes
+    here."""
 
     def __init__(self, total: int, quiet: bool = False):
         from rich.console import Console
@@ -100,7 +101,8 @@ class Progress:
         self.say("  ".join(filter(None, (f"step {step:>9,}/{self._total:,}", note, f"{rate:.0f} steps/s", left))))
 
     def _left(self, step: int, learning: bool) -> str:
-        """The time left, at the pace since learning began. Random steps and compiling say nothing about it, so they do not count."""
+        """The time left, at the pace since learning began. Random steps and compiling say nothing about it, so they do
+        not count."""
         if step >= self._total:
             return ""
         if not learning:

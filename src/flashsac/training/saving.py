@@ -68,7 +68,8 @@ class Saver:
         return True
 
     def save_last(self, stopped: Callable[[], bool]) -> None:
-        """Save at the end of a run. Where there is no room it waits, because all since the last checkpoint would be lost.
+        """Save at the end of a run. Where there is no room it waits, because all since the last checkpoint would be
+        lost.
 
         Ctrl-C ends the wait: `stopped` becomes true, or where it was so already, KeyboardInterrupt is raised."""
         stopped_before, said = stopped(), -math.inf
@@ -131,7 +132,8 @@ class Saver:
             self._best_failed = False
 
     def save_policy(self, policy: Policy, path: Path) -> None:
-        """Write a policy that was evaluated, unless it holds NaN: an episode that NaN ends at once may well have the best return."""
+        """Write a policy that was evaluated, unless it holds NaN: an episode that NaN ends at once may well have the
+        best return."""
         if not all(x.isfinite().all() for x in policy.weights().values()):
             self.require_finite_networks()
         policy.save(path)
@@ -150,8 +152,8 @@ class Saver:
 
     @contextlib.contextmanager
     def on_failure(self, doing: str) -> Iterator[None]:
-        """Whatever a simulator raises, what was learned until then is kept, and the error says where. The simulator's own state is not
-        to be trusted any more."""
+        """Whatever a simulator raises, what was learned until then is kept, and the error says where. The simulator's
+        own state is not to be trusted any more."""
         try:
             with no_exit(doing):
                 yield
@@ -175,7 +177,8 @@ class Saver:
         )
 
     def require_finite_networks(self) -> None:
-        """Refuse to save numbers that are not finite, which would push out a good checkpoint. It waits for the device."""
+        """Refuse to save numbers that are not finite, which would push out a good checkpoint. It waits for the
+        device."""
         session = self._session
         if session.agent.learner.finite():
             return

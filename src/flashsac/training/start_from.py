@@ -1,4 +1,5 @@
-"""How a new run starts from another one: from its networks, with or without its replay, or from everything for more steps."""
+"""How a new run starts from another one: from its networks, with or without its replay, or from everything for more
+steps."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ OBSERVATION_SETTINGS = ("image_size", "frame_stack", "with_state", "history", "p
 
 
 def find_parent(run: str | Path, contents: Contents) -> Parent:
-    """The newest whole checkpoint of a run. Only its files are read: no code of the run is imported, and nothing is changed."""
+    """The newest whole checkpoint of a run. Only its files are read: no code of the run is imported, and nothing is
+    changed."""
     path = Path(run)
     task, _, grandparent = read_ancestry(path)
     store, problems = CheckpointStore(path, task), []
@@ -70,12 +72,14 @@ def require_same_networks(config: TrainConfig, run: str | Path) -> None:
 
 
 def begin_from_parent(session: Session, parent: Parent) -> list[str]:
-    """Networks, temperature and statistics of the parent, and its replay where it is wanted; returns what to tell the user."""
+    """Networks, temperature and statistics of the parent, and its replay where it is wanted; returns what to tell the
+    user."""
     store, checkpoint = _open(parent)
     try:
         _require_same_spaces(session, parent, checkpoint)
         session.agent.load_networks(checkpoint.state["agent"])
-        # Not the seed of a run that starts afresh: with the parent's seed, the parent's first episodes would be collected again.
+        # Not the seed of a run that starts afresh: with the parent's seed, the parent's first episodes would be
+        # collected again.
         seed = np.random.SeedSequence([session.config.seed, parent.step]).generate_state(1)[0]
         session.obs = session.env.reset(int(seed) % 2**31)
         if parent.contents == "networks and replay":

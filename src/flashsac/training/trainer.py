@@ -101,7 +101,7 @@ class Trainer:
         """Write a checkpoint; True if it worked. A failure is a warning, or with `fatal` an error."""
         return self._saver.save(fatal=fatal)
 
-    # --- one iteration -------------------------------------------------------------------------------------------------
+    # --- one iteration ------------------------------------------------------------------------------------------------
 
     def _iterate(self) -> Step:
         """One step of every environment, remembered."""
@@ -164,7 +164,7 @@ class Trainer:
         for hook in self.hooks:
             hook.after_save(self, checkpoint)
 
-    # --- between iterations --------------------------------------------------------------------------------------------
+    # --- between iterations -------------------------------------------------------------------------------------------
 
     def _write_row(self, *, evaluate: bool) -> None:
         """A row of metrics. Where its evaluation was left to the resumed run, so is the row."""

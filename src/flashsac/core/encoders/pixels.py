@@ -81,7 +81,7 @@ class ImageEncoder(nn.Module):
         self.register_buffer("batches", torch.zeros(()))
 
     def observe(self, images: Tensor) -> None:
-        """Moves the mean image: the plain mean of the first batches, later an average with BatchNorm's momentum."""
+        """Move the mean image: the plain mean of the first batches, later an average with BatchNorm's momentum."""
         self.batches.add_(1.0)
         self.mean.lerp_(self._scaled(images).mean(0), (1.0 / self.batches).clamp_min(MOMENTUM))
 

@@ -10,7 +10,8 @@ from flashsac.errors import FlashSACError
 
 
 class AfterEnter(Commands):
-    """A source that gives no command until the operator presses Enter while the robot stands, then those of `commands`."""
+    """A source that gives no command until the operator presses Enter while the robot stands, then those of
+    `commands`."""
 
     needs_real_time = True
     begins_when = "Enter is pressed"

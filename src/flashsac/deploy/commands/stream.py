@@ -105,8 +105,8 @@ class Pipe(Lines):
 class Numbered:
     """A reader of lines `number vx vy yaw`, each with a higher number than all before.
 
-    One that was repeated, delayed or recorded moves nothing. A sender that takes time.monotonic_ns() as the number can be
-    started again and goes on."""
+    One that was repeated, delayed or recorded moves nothing. A sender that takes time.monotonic_ns() as the number can
+    be started again and goes on."""
 
     def __init__(self) -> None:
         self._highest, self._noted = -1, False

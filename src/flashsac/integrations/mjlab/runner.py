@@ -1,6 +1,7 @@
 """FlashSAC as a runner of mjlab, where PPO's would be.
 
-For a task of your own: register_mjlab_task("My-Task-FlashSAC", env_cfg, play_env_cfg, FlashSACRunnerCfg(), FlashSACRunner)
+For a task of your own: register_mjlab_task("My-Task-FlashSAC", env_cfg, play_env_cfg, FlashSACRunnerCfg(),
+FlashSACRunner)
 """
 
 from __future__ import annotations
@@ -34,16 +35,19 @@ RUN = "flashsac"
 
 @dataclasses.dataclass
 class FlashSACRunnerCfg(RslRlBaseRunnerCfg):
-    """mjlab's settings of a run, with FlashSAC's where PPO's would be. An iteration: num_steps_per_env steps of every environment."""
+    """mjlab's settings of a run, with FlashSAC's where PPO's would be. An iteration: num_steps_per_env steps of every
+    environment."""
 
     max_iterations: int = 2_000
-    """The maximum number of iterations; the default comes to the paper's 50 million transitions with 1024 environments."""
+    """The maximum number of iterations; the default comes to the paper's 50 million transitions with 1024
+    environments."""
     logger: Literal["wandb", "tensorboard"] = "tensorboard"
     """The sink of metrics; metrics.csv and TensorBoard's files are always written."""
     algorithm: AgentConfig = dataclasses.field(default_factory=AgentConfig)
     """The algorithm; the defaults are the paper's for many parallel environments."""
     history: int = 0
-    """Past observations shown to the actor through a context estimator; for tasks that tell the critic the base's velocity."""
+    """Past observations shown to the actor through a context estimator; for tasks that tell the critic the base's
+    velocity."""
     replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
     """The replay buffer."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -55,8 +59,8 @@ class FlashSACRunnerCfg(RslRlBaseRunnerCfg):
 def settings_like(ppo: Any) -> FlashSACRunnerCfg | None:
     """FlashSAC's settings for a task that is registered with PPO's.
 
-    None for a task from pictures, and for settings of another kind, as a plug-in may have. Raising an error while mjlab loads this
-    module would take all its tasks away.
+    None for a task from pictures, and for settings of another kind, as a plug-in may have. Raising an error while mjlab
+    loads this module would take all its tasks away.
     """
     from_pixels = getattr(getattr(ppo, "actor", None), "cnn_cfg", None) is not None
     needed = ("num_steps_per_env", "obs_groups", "clip_actions", "experiment_name")
@@ -75,7 +79,8 @@ class FlashSACRunner:
 
     @staticmethod
     def annotate_spec(spec: EnvSpec) -> EnvSpec:
-        """Add where the critic finds the base's velocity and how observations look in a mirror; a subclass knows its task."""
+        """Add where the critic finds the base's velocity and how observations look in a mirror; a subclass knows its
+        task."""
         return spec
 
     def __init__(
@@ -86,9 +91,10 @@ class FlashSACRunner:
         device: str = "cpu",
         registry_name: str | None = None,
     ):
-        """`registry_name` says where a motion to track came from; PPO's runner notes it in W&B, we have no use for it."""
+        """`registry_name` says where a motion to track came from; PPO's runner notes it in W&B, we have no use for
+        it."""
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise FlashSACError("FlashSAC trains on one GPU in mjlab: leave --gpu-ids away, or name one.")
+            raise FlashSACError("FlashSAC trains on one GPU in mjlab: leave --gpu-ids out, or name one.")
         self.env, self.cfg, self.device = env, train_cfg, device
         self.log_dir = None if log_dir is None else Path(log_dir)
         self.policy: Policy | None = None
@@ -96,7 +102,8 @@ class FlashSACRunner:
         self._loaded_from: Path | None = None
 
     def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
-        """Train for that many iterations more; every checkpoint is also written as model_ITERATION.pt, which `play` reads."""
+        """Train for that many iterations more; every checkpoint is also written as model_ITERATION.pt, which `play`
+        reads."""
         if self._loaded_from is not None:
             _require_whole(self._loaded_from, self.step)
         env = _BorrowedEnv(self.env, self.cfg, spread_episodes=init_at_random_ep_len)
@@ -178,7 +185,7 @@ class FlashSACRunner:
 
 
 class _Player:
-    """A policy for mjlab's observations. Keeps those before the newest one where it looks back."""
+    """A policy for mjlab's observations. It keeps past observations where the policy needs them."""
 
     def __init__(self, policy: Policy, groups: Sequence[str], env: Any, device: str | None):
         self._policy, self._groups, self._env = policy, groups, env.unwrapped
@@ -228,7 +235,8 @@ class _BorrowedEnv(MjlabVecEnv):
 
 
 def _require_whole(run: Path, step: int) -> None:
-    """Replay and optimizers are kept of the newest checkpoints only; an older policy, or one alone, can be played, not trained on."""
+    """Replay and optimizers are kept of the newest checkpoints only; an older policy, or one alone, can be played, not
+    trained on."""
     checkpoints = run / layout.CHECKPOINTS
     if not checkpoints.is_dir():
         raise CheckpointError(f"{run} does not exist: the policy can be played, but to go on the whole run is needed.")

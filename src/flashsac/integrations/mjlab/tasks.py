@@ -1,5 +1,5 @@
-"""Every task of mjlab a second time, trained by FlashSAC: mjlab's own `train` and `play` find them under the name TASK-FlashSAC. And
-the paper's G1 task: FlashSAC-G1-Flat and FlashSAC-G1-Rough.
+"""Every task of mjlab a second time, trained by FlashSAC: mjlab's own `train` and `play` find them under the name
+TASK-FlashSAC. And the paper's G1 task: FlashSAC-G1-Flat and FlashSAC-G1-Rough.
 
 mjlab imports this file when it starts (entry-point group `mjlab.tasks`); nothing else does.
 """
@@ -26,8 +26,8 @@ for task_id in list_tasks():
 
 
 class G1Runner(FlashSACRunner):
-    """The runner of the paper's G1 task. It knows the layout of the observations, so histories and mirrors work with mjlab's commands.
-    It also knows the task's name, which tells `flashsac export` which robot its policies move."""
+    """The runner of the paper's G1 task. It knows the layout of the observations, so histories and mirrors work with
+    mjlab's commands. It also knows the task's name, which tells `flashsac export` which robot its policies move."""
 
     annotate_spec = staticmethod(g1_spec.annotate_spec)
 
@@ -36,8 +36,8 @@ class G1Runner(FlashSACRunner):
         return f"mjlab:FlashSAC-G1-{'Rough' if rough else 'Flat'}"
 
 
-# The paper's G1 task, with FlashSAC, its reward weights, context estimator and mirrored batches. TASK-PPO is the same with mjlab's PPO
-# and the paper's weights for PPO, without estimator and mirror.
+# The paper's G1 task, with FlashSAC, its reward weights, context estimator and mirrored batches. TASK-PPO is the same
+# with mjlab's PPO and the paper's weights for PPO, without estimator and mirror.
 for name, rough in (("Flat", False), ("Rough", True)):
     task_id, experiment = f"FlashSAC-G1-{name}", f"flashsac_g1_{name.lower()}"
     register_mjlab_task(

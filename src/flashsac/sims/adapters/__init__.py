@@ -1,1 +1,2 @@
-"""One record for each simulator. Importing one loads neither torch nor the simulator: `flashsac list` must answer at once."""
+"""One record for each simulator. Importing one loads neither torch nor the simulator: `flashsac list` must answer at
+once."""

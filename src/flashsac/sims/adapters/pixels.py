@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 ACTION_REPEAT = 2
 IN_A_WORKER, IN_THIS_PROCESS = 400.0, 80.0
-"""Megabytes of an environment. A worker holds MuJoCo, a renderer and the libraries around them, 360 when measured. This process
-holds only the walker and its renderer (a dog: 290)."""
+"""Megabytes of an environment. A worker holds MuJoCo, a renderer and the libraries around them, 360 when measured. This
+process holds only the walker and its renderer (a dog: 290)."""
 
 
 def _megabytes(task: Task, request: EnvRequest) -> float:

@@ -129,7 +129,8 @@ class EnvPoolVecEnv(Unsaved):
 
     def receive(self) -> Step:
         obs, reward, terminated, truncated, info = self._pool.recv()
-        # EnvPool would reset on the *next* step and swallow its action. Resetting the finished ones now keeps every step a transition.
+        # EnvPool would reset on the *next* step and swallow its action. Resetting the finished ones now keeps every
+        # step a transition.
         return autoreset(self._split(obs), reward, terminated, truncated, info, self._reset_envs)
 
     def _reset_envs(self, ids: Tensor) -> dict[str, np.ndarray]:
@@ -161,9 +162,7 @@ def own_settings(given: tuple[str, ...], known: Any, env_id: str) -> dict[str, A
         if name in _FLAGS:
             raise FlashSACError(f"--env.options {setting}: {name} is set by {_FLAGS[name]}.")
         if not equals and name in known._fields:
-            raise FlashSACError(
-                f"--env.options {setting}: to what? As in {name}={getattr(known, name)}, which is its default."
-            )
+            raise FlashSACError(f"--env.options {setting} lacks a value. Its default is {name}={getattr(known, name)}.")
         if name not in known._fields:
             hint = did_you_mean(name, known._fields) or f" It knows {', '.join(known._fields)}."
             raise FlashSACError(f"--env.options {setting}: {env_id} has no such setting.{hint}")

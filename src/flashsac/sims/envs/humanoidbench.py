@@ -13,7 +13,8 @@ from flashsac.sims.vector.sequential import SequentialVecEnv
 
 
 def make_humanoidbench(task: Task, request: EnvRequest) -> SequentialVecEnv:
-    """HumanoidBench by the ids that `import humanoid_bench` registers, such as h1-walk-v0. Actions are in [-1, 1] already."""
+    """HumanoidBench by the ids that `import humanoid_bench` registers, such as h1-walk-v0. Actions are in [-1, 1]
+    already."""
     import gymnasium
     import humanoid_bench  # noqa: F401 (registers the tasks)
 
@@ -31,8 +32,8 @@ def make_humanoidbench(task: Task, request: EnvRequest) -> SequentialVecEnv:
 class SeededReset:
     """A wrapper that lets the seed decide everything about an episode's beginning.
 
-    Some tasks (reach's target, sit_hard's pose) draw it from NumPy's global generator. The seed given to reset does not reach
-    that generator. The same seed would give other episodes, and a saved run could not be resumed exactly.
+    Some tasks (reach's target, sit_hard's pose) draw it from NumPy's global generator. The seed given to reset does not
+    reach that generator. The same seed would give other episodes, and a saved run could not be resumed exactly.
     """
 
     def __init__(self, env: Any):

@@ -1,9 +1,9 @@
 """Isaac Lab: thousands of environments on the GPU, manager-based or direct. One environment per process.
 
 Isaac Lab resets what ended inside `step` and returns the observations after that reset. In ManagerBasedRLEnv.step and
-DirectRLEnv.step, dones and rewards come first, then `_reset_idx` of what ended, then observations. The last observation of an
-episode must therefore be taken between the dones and `_reset_idx`. Versions whose config has `compute_final_obs` take it
-themselves; in older ones we do.
+DirectRLEnv.step, dones and rewards come first, then `_reset_idx` of what ended, then observations. The last observation
+of an episode must therefore be taken between the dones and `_reset_idx`. Versions whose config has `compute_final_obs`
+take it themselves; in older ones we do.
 """
 
 from __future__ import annotations
@@ -51,13 +51,15 @@ def make_isaaclab(task: Task, request: EnvRequest) -> IsaacLabVecEnv:
         # Isaac Lab rounds up to whole steps; half a step less is safe from rounding errors.
         config.episode_length_s = (request.max_episode_steps - 0.5) * config.sim.dt * config.decimation
     env = gymnasium.make(task.own_id, cfg=config, render_mode="rgb_array" if request.render else None)
-    # The paper's Isaac Lab tasks have no privileged critic, even where a version offers that group; of others nobody knows.
+    # The paper's Isaac Lab tasks have no privileged critic, even where a version offers that group; of others nobody
+    # knows.
     return IsaacLabVecEnv(env, privileged=task.obs is None or task.critic_obs is not None)
 
 
 @functools.cache
 def _launch(cameras: bool) -> Any:
-    """Start Isaac Sim, without which most of Isaac Lab cannot be imported. It is never closed: that ends the process."""
+    """Start Isaac Sim, without which most of Isaac Lab cannot be imported. It is never closed: that ends the
+    process."""
     from isaaclab.app import AppLauncher
 
     with _no_arguments():

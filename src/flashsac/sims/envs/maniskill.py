@@ -1,6 +1,8 @@
-"""ManiSkill in the paper's setting: state observations, joint position deltas, dense rewards, episodes that end by time alone.
+"""ManiSkill in the paper's setting: state observations, joint position deltas, dense rewards, episodes that end by time
+alone.
 
-On a GPU, ManiSkill steps all environments together. Its CPU physics holds one environment, so there each gets a process.
+On a GPU, ManiSkill steps all environments together. Its CPU physics holds one environment, so there each gets a
+process.
 """
 
 from __future__ import annotations

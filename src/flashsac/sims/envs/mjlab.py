@@ -1,7 +1,8 @@
 """mjlab: Isaac Lab's interface on MuJoCo Warp; Unitree and YAM robots come with the package.
 
-mjlab leaves actions unbounded and scales them inside the task (joint offsets of a robot's own size). So [-1, 1] is passed on as
-it is, like the paper does in Isaac Lab. A task that sets `clip_actions` gets [-clip_actions, clip_actions].
+mjlab leaves actions unbounded and scales them inside the task (joint offsets of a robot's own size). So [-1, 1] is
+passed on as it is, like the paper does in Isaac Lab. A task that sets `clip_actions` gets [-clip_actions,
+clip_actions].
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def _import_mjlab() -> None:
 
 
 class MjlabVecEnv:
-    """The adapter of a ManagerBasedRlEnv, which no longer resets by itself: that would throw the final observations away."""
+    """The adapter of a ManagerBasedRlEnv, which no longer resets by itself: that would throw the final observations
+    away."""
 
     def __init__(self, env: Any, obs_groups: Mapping[str, Sequence[str]], clip_actions: float | None = None):
         self._env, self.base = env, env.unwrapped
@@ -118,7 +120,8 @@ class MjlabVecEnv:
         return first_obs(self._split(obs))
 
     def _forget(self) -> None:
-        """What mjlab keeps over a reset: the same seed must give the same episodes, however long the environments have been used."""
+        """What mjlab keeps over a reset: the same seed must give the same episodes, however long the environments have
+        been used."""
         from mjlab.managers import RewardManager
 
         cfg = self.base.cfg
@@ -190,7 +193,8 @@ def _terrain_levels(base: Any) -> Tensor | None:
 
 @contextlib.contextmanager
 def _levels_held(terrain: Any) -> Iterator[None]:
-    """No episode ends in a first reset, but a curriculum would judge where the robots happen to stand, and move them up or down."""
+    """No episode ends in a first reset, but a curriculum would judge where the robots happen to stand, and move them up
+    or down."""
     if terrain is None:
         yield
         return
@@ -202,8 +206,8 @@ def _levels_held(terrain: Any) -> Iterator[None]:
 
 
 class _OwnRandomness:
-    """mjlab draws from the process's global generators. Here it gets a state of its own. An evaluation must not rewind the
-    episodes of training, and seeding a simulator must not seed the user's program."""
+    """mjlab draws from the process's global generators. Here it gets a state of its own. An evaluation must not rewind
+    the episodes of training, and seeding a simulator must not seed the user's program."""
 
     def __init__(self, device: str | torch.device):
         self._cuda = torch.device(device) if torch.device(device).type == "cuda" else None

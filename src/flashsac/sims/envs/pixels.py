@@ -43,7 +43,8 @@ def make_pixels(task: Task, request: EnvRequest, action_repeat: int) -> VecEnv:
 
 
 class PixelEnv:
-    """A dm_control environment that shows images, as a OneEnv. It does every action `action_repeat` times; its time counts actions."""
+    """A dm_control environment that shows images, as a OneEnv. It does every action `action_repeat` times; its time
+    counts actions."""
 
     def __init__(self, name: str, request: EnvRequest, action_repeat: int):
         domain, task = name.split("-")

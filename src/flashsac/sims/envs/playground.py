@@ -1,7 +1,8 @@
 """MuJoCo Playground in JAX. Arrays cross to torch by DLPack: nothing is copied through the host.
 
-Playground's own autoreset overwrites the last observation of an episode and goes back to a cached first state. Every environment
-would repeat one episode's beginning for ever. Here the bare environment is stepped, and what ended is reset in full.
+Playground's own autoreset overwrites the last observation of an episode and goes back to a cached first state. Every
+environment would repeat one episode's beginning for ever. Here the bare environment is stepped, and what ended is reset
+in full.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class PlaygroundVecEnv:
         self._advance = jax.jit(self._repeated_step)
         self._choose = jax.jit(self._chosen_states)
 
-    # --- traced by JAX -------------------------------------------------------------------------------------------------
+    # --- traced by JAX ------------------------------------------------------------------------------------------------
 
     def _fresh_states(self, key: Any) -> tuple[Any, Any]:
         """Every environment in a new random state, and the key for the next time."""
@@ -91,7 +92,7 @@ class PlaygroundVecEnv:
         choose = lambda new, old: self._jax.numpy.where(ended.reshape(-1, *[1] * (old.ndim - 1)), new, old)
         return self._jax.tree.map(choose, fresh, running)
 
-    # --- the contract --------------------------------------------------------------------------------------------------
+    # --- the contract -------------------------------------------------------------------------------------------------
 
     def reset(self, seed: int) -> Obs:
         # A key of plain numbers, which can be saved.

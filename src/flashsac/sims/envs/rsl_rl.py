@@ -1,10 +1,13 @@
-"""rsl_rl's VecEnv: whatever was made for that library trains with FlashSAC too (Isaac Lab's and mjlab's wrappers, and many others).
+"""rsl_rl's VecEnv: whatever was made for that library trains with FlashSAC too (Isaac Lab's and mjlab's wrappers, and
+many others).
 
-Such environments reset inside `step` and return the first observation of the new episode. The final observation of the old one is
-lost, unless `extras` carry all groups of it ("final_obs", "terminal_observation"). Without it
-- a terminated transition is kept: nothing is bootstrapped from it, and the last observation seen stands in for the final one;
-- a transition cut off by a time limit is marked invalid and dropped: it would have to be bootstrapped from what nobody knows. (PPO
-  in rsl_rl bootstraps from the observation before it; an off-policy learner would meet that error again and again.)
+Such environments reset inside `step` and return the first observation of the new episode. The final observation of the
+old one is lost, unless `extras` carry all groups of it ("final_obs", "terminal_observation"). Without it
+- a terminated transition is kept: nothing is bootstrapped from it, and the last observation seen stands in for the
+  final one;
+- a transition cut off by a time limit is marked invalid and dropped: it would have to be bootstrapped from what nobody
+  knows. (PPO in rsl_rl bootstraps from the observation before it; an off-policy learner would meet that error again and
+  again.)
 
 Actions are passed on in [-1, 1] as they are, or times the wrapper's `clip_actions` where it has one.
 """
@@ -33,7 +36,8 @@ def speaks_rsl_rl(env: Any) -> bool:
 
 
 class RslRlVecEnv(Unsaved):
-    """Environments that already speak rsl_rl's VecEnv, as ours. There is no second batch of them to evaluate or to film on."""
+    """Environments that already speak rsl_rl's VecEnv, as ours. There is no second batch of them to evaluate or to film
+    on."""
 
     def __init__(self, env: Any):
         self._env = env
@@ -53,7 +57,8 @@ class RslRlVecEnv(Unsaved):
         self._usable = torch.ones(env.num_envs, dtype=torch.bool, device=self.spec.device)
 
     def reset(self, seed: int) -> Obs:
-        # Neither is part of rsl_rl's interface, but the wrappers have both. Without them training begins where the environments are.
+        # Neither is part of rsl_rl's interface, but the wrappers have both. Without them training begins where the
+        # environments are.
         for method, arguments in (("seed", (seed,)), ("reset", ())):
             if hasattr(self._env, method):
                 getattr(self._env, method)(*arguments)
@@ -82,7 +87,8 @@ class RslRlVecEnv(Unsaved):
         valid = self._usable & usable_reward(reward) & _finite(final_obs)
         if found is None:
             valid &= ~truncated
-        # NaN cannot be acted on, and these environments cannot be reset one by one: nothing counts until they do it themselves.
+        # NaN cannot be acted on, and these environments cannot be reset one by one: nothing counts until they do it
+        # themselves.
         self._usable = _finite(obs)
         self._obs = {group: torch.nan_to_num(rows, 0.0, 0.0, 0.0) for group, rows in obs.items()}
         final_obs = {group: torch.nan_to_num(rows, 0.0, 0.0, 0.0) for group, rows in final_obs.items()}
@@ -106,7 +112,8 @@ class RslRlVecEnv(Unsaved):
 
 
 def _logged(env: Any) -> tuple[str, ...]:
-    """The names that `env.metrics` declares, or those that `extras["log"]` ("episode" in older ones) holds after the first reset."""
+    """The names that `env.metrics` declares, or those that `extras["log"]` ("episode" in older ones) holds after the
+    first reset."""
     if isinstance(declared := getattr(env, "metrics", None), tuple | list):
         return tuple(declared)
     extras = getattr(env, "extras", None) or getattr(getattr(env, "unwrapped", None), "extras", None) or {}
@@ -114,7 +121,8 @@ def _logged(env: Any) -> tuple[str, ...]:
 
 
 def _log(extras: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
-    """The numbers in `extras["log"]`, one for each environment or one for all. "success" for all is no episode's success."""
+    """The numbers in `extras["log"]`, one for each environment or one for all. "success" for all is no episode's
+    success."""
     found = extras.get("log") or extras.get("episode") or {}
     numbers = {name: value for name, value in found.items() if isinstance(value, int | float | np.number | Tensor)}
     return {
@@ -125,7 +133,8 @@ def _log(extras: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[
 
 
 def _by_name(obs: Any, extras: Mapping[str, Any], privileged: Tensor | None = None) -> dict[str, Any]:
-    """All groups of observations: rsl_rl 3 and later return a TensorDict, 2 has the others in extras, 1 has two tensors."""
+    """All groups of observations: rsl_rl 3 and later return a TensorDict, 2 has the others in extras, 1 has two
+    tensors."""
     if hasattr(obs, "keys"):
         return {name: obs[name] for name in obs.keys()}  # noqa: SIM118 (a TensorDict iterates over its rows)
     named = {**extras.get("observations", {}), "policy": obs}
@@ -133,7 +142,8 @@ def _by_name(obs: Any, extras: Mapping[str, Any], privileged: Tensor | None = No
 
 
 def _final_obs(extras: Mapping[str, Any], groups: Set[str]) -> Obs | None:
-    """What the episodes ended in, if extras show all of it: a tensor alone does not say what the critic would have seen."""
+    """What the episodes ended in, if extras show all of it: a tensor alone does not say what the critic would have
+    seen."""
     found = next((extras[key] for key in _FINAL_OBS if extras.get(key) is not None), None)
     named = {} if found is None else _by_name(found, {})
     shown = {"actor" if name in _ACTOR_GROUPS else name for name in named}

@@ -28,5 +28,6 @@ class FrameStack:
 
 
 def channels_first(image: np.ndarray) -> np.ndarray:
-    """(height, width, channels), or already (channels, height, width), to the latter: there are fewer channels than rows."""
+    """(height, width, channels), or already (channels, height, width), to the latter: there are fewer channels than
+    rows."""
     return np.moveaxis(image, -1, 0) if image.shape[-1] <= image.shape[0] else image

@@ -15,14 +15,15 @@ class HistoryBuffer:
         self.newest = torch.zeros(0)  # (envs, dim)
 
     def begin(self, obs: Tensor) -> Tensor:
-        """Every environment begins an episode with `obs`. Returns the history, (envs, length x dim)."""
+        """Begin an episode of every environment with `obs`, and return the history, (envs, length x dim)."""
         self.past, self.newest = self._repeated(obs), obs
         return self.past.flatten(1)
 
     def add(self, obs: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
         """Add `obs`, which begins an episode where `first`, and return two histories before it.
 
-        The second is as if no episode had begun: where one did, it belongs to the final observation of the episode before."""
+        The second is as if no episode had begun: where one did, it belongs to the final observation of the episode
+        before."""
         unbroken = torch.cat([self.past[:, 1:], self.newest[:, None]], 1)
         self.past = torch.where(first[:, None, None], self._repeated(obs), unbroken)
         self.newest = obs

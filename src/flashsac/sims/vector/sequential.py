@@ -1,8 +1,8 @@
 """Single environments in this process, one after the other, that can be brought back bit for bit.
 
-A simulator's state is more than its positions and velocities: cached quantities, targets written into the model, wrappers'
-counters. Instead of listing them all, an episode is saved as the random state it began from and the actions since. Playing
-them again restores it. The return so far and the last observation then prove that it worked.
+A simulator's state is more than its positions and velocities: cached quantities, targets written into the model,
+wrappers' counters. Instead of listing them all, an episode is saved as the random state it began from and the actions
+since. Playing them again restores it. The return so far and the last observation then prove that it worked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Outcome = tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]
 
 
 class OneEnv(Protocol):
-    """One environment; observations by group, vectors flat and images as stacks of frames; actions in its own bounds."""
+    """One environment; observations by group, vectors flat and images as stacks of frames; actions in its own
+    bounds."""
 
     def reset(self, seed: int | None) -> dict[str, np.ndarray]: ...
 
@@ -42,7 +43,8 @@ class OneEnv(Protocol):
 
 
 def starting_with(first: Made, make: Callable[[], Made]) -> Callable[[], Made]:
-    """What makes further ones, but gives the one that is there already first: it was made to be asked what it looks like."""
+    """What makes further ones, but gives the one that is there already first: it was made to be asked what it looks
+    like."""
     pending = [first]
     return lambda: pending.pop() if pending else make()
 
@@ -70,7 +72,7 @@ class _Episode:
 
 
 class SequentialVecEnv:
-    """Any number of `OneEnv`s as a VecEnv. Made for one or a few: each costs Python time every step."""
+    """Any number of `OneEnv`s as a VecEnv. It is made for one or a few: each costs Python time every step."""
 
     def __init__(self, make: Callable[[], OneEnv], spec: EnvSpec, action_dtype: Any = np.float32):
         self.spec = dataclasses.replace(spec, can_save_state=True)
@@ -166,7 +168,8 @@ def environment_seeds(seed: int, num_envs: int) -> list[int]:
 
 
 def _merge(infos: list[dict[str, Any]]) -> dict[str, Any]:
-    """Numbers that environments report, as arrays; NaN for those that do not. Many speak of success only when an episode ends."""
+    """Numbers that environments report, as arrays; NaN for those that do not. Many speak of success only when an
+    episode ends."""
     merged: dict[str, Any] = {}
     for key in dict.fromkeys(key for info in infos for key in info):
         values = [_number(info.get(key, np.nan)) for info in infos]

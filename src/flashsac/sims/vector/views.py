@@ -1,4 +1,5 @@
-"""Another look at an environment's observations: less of them (what a robot does not sense), or more (those of the last steps)."""
+"""Another look at an environment's observations: less of them (what a robot does not sense), or more (those of the last
+steps)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Environments in processes of their own, for simulators that hold one environment a process; they step while we learn.
 
-Numbers travel through shared memory, a row for each environment; a pipe to each worker carries commands and what is odd-sized.
+Numbers travel through shared memory, a row for each environment; a pipe to each worker carries commands and what is
+odd-sized.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class WorkerVecEnv:
     def __init__(self, make: Callable[[], DescribedEnv], num_envs: int):
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
-        # Runs when this object is collected or the interpreter ends, before multiprocessing would wait for its children.
+        # Runs when this object is collected or the interpreter ends, before multiprocessing would wait for its
+        # children.
         self._stop = util.Finalize(self, _stop, (self._processes, self._pipes), exitpriority=100)
         try:
             with _child_surroundings(), children_on_safe_path():
@@ -77,7 +79,7 @@ class WorkerVecEnv:
         self._processes.append(process)
         self._pipes.append(ours)
 
-    # --- the contract --------------------------------------------------------------------------------------------------
+    # --- the contract -------------------------------------------------------------------------------------------------
 
     def reset(self, seed: int) -> Obs:
         self._ask("reset", environment_seeds(seed, self.spec.num_envs))
@@ -119,7 +121,7 @@ class WorkerVecEnv:
     def close(self) -> None:
         self._stop()  # once; later calls do nothing
 
-    # --- talking to the workers ----------------------------------------------------------------------------------------
+    # --- talking to the workers ---------------------------------------------------------------------------------------
 
     def _ask(self, command: str, arguments: list[Any]) -> list[Any]:
         self._send(command, arguments)
@@ -173,8 +175,9 @@ class WorkerVecEnv:
 def _child_surroundings() -> Iterator[None]:
     """What the workers are born into.
 
-    One thread each: NumPy and PyTorch read their limits when they are imported. And an empty __main__: otherwise Python would
-    run the user's script again in every worker, training and all, unless it is guarded by `if __name__ == "__main__"`.
+    One thread each: NumPy and PyTorch read their limits when they are imported. And an empty __main__: otherwise Python
+    would run the user's script again in every worker, training and all, unless it is guarded by `if __name__ ==
+    "__main__"`.
     """
     main, before = sys.modules["__main__"], {name: os.environ.get(name) for name in ONE_THREAD}
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -201,7 +204,7 @@ def _stop(processes: list[Any], pipes: list[Connection]) -> None:
             process.join()
 
 
-# --- in the worker -----------------------------------------------------------------------------------------------------
+# --- in the worker ----------------------------------------------------------------------------------------------------
 
 
 def _work(pipe: Connection, make: Callable[[], DescribedEnv]) -> None:

@@ -1,4 +1,5 @@
-"""The paper's G1 task as a configuration of mjlab, flat and rough, with either column of reward weights. Needs mjlab."""
+"""The paper's G1 task as a configuration of mjlab, flat and rough, with either column of reward weights. It needs
+mjlab."""
 
 from __future__ import annotations
 
@@ -58,9 +59,9 @@ from flashsac.tasks.g1.rewards import REWARDS, Column
 OBS_GROUPS = {"actor": ("actor",), "critic": ("actor", "privileged")}
 """The critic sees what the actor sees, with the same noise, and the privileged terms."""
 TOUCHABLE = r"pelvis|torso_link|.*_(hip_roll|hip_yaw|knee|shoulder_yaw|elbow|wrist_pitch|wrist_yaw)_link"
-"""Bodies beside the feet that have a shape to collide with. Only contacts with the ground count. The capsules of mjlab are thicker
-than the robot, and the hands are a centimetre from the hips in the default pose. Brushing the hips would cost more
-than walking earns."""
+"""Bodies beside the feet that have a shape to collide with. Only contacts with the ground count. The capsules of mjlab
+are thicker than the robot, and the hands are a centimetre from the hips in the default pose. Brushing the hips would
+cost more than walking earns."""
 
 
 def g1_env_cfg(*, rough: bool, column: Column = "flashsac", play: bool = False) -> ManagerBasedRlEnvCfg:
@@ -118,7 +119,8 @@ def _to_play(cfg: ManagerBasedRlEnvCfg, rough: bool) -> ManagerBasedRlEnvCfg:
 
 
 def _robot() -> EntityCfg:
-    """mjlab's G1 with its motors' torque limits and inertias, the paper's pose and gains; actuators in the order of the joints."""
+    """mjlab's G1 with its motors' torque limits and inertias, the paper's pose and gains; actuators in the order of the
+    joints."""
     robot = get_g1_robot_cfg()
     assert robot.articulation is not None
     motors = robot.articulation.actuators

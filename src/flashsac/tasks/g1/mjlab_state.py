@@ -1,4 +1,4 @@
-"""mjlab's side of rewards and observations: reads the simulator, leaves what it means to `rewards`. Needs mjlab."""
+"""mjlab's side of rewards and observations: reads the simulator, leaves what it means to `rewards`. It needs mjlab."""
 
 from __future__ import annotations
 

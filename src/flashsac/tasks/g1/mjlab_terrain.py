@@ -1,4 +1,4 @@
-"""`Terrain` as tiles of mjlab's generator. Needs mjlab."""
+"""`Terrain` as tiles of mjlab's generator. It needs mjlab."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from flashsac.tasks.g1.terrain import TERRAIN, Terrain
 
 
 def terrain_cfg(terrain: Terrain = TERRAIN) -> TerrainEntityCfg:
-    """Stairs are there twice, to walk down from the platform and to climb out of a hollow; each has half the share of another kind."""
+    """Stairs are there twice, to walk down from the platform and to climb out of a hollow; each has half the share of
+    another kind."""
     stairs = dict(
         step_height_range=(0.0, terrain.stairs_height),
         step_width=terrain.stairs_width,
@@ -63,9 +64,9 @@ def terrain_cfg(terrain: Terrain = TERRAIN) -> TerrainEntityCfg:
 
 
 def _level(output: TerrainOutput, terrain: Terrain = TERRAIN) -> TerrainOutput:
-    """mjlab does not level its height fields, and the height at which it puts a robot need not be that of the middle. Robots start up
-    to ten centimetres inside the ground. Here the border and a platform in the middle are at height zero. Slopes
-    lead from the platform up or down."""
+    """mjlab does not level its height fields, and the height at which it puts a robot need not be that of the middle.
+    Robots start up to ten centimetres inside the ground. Here the border and a platform in the middle are at height
+    zero. Slopes lead from the platform up or down."""
     (part,) = output.geometries
     assert part.geom is not None
     assert part.hfield is not None

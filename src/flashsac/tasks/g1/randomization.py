@@ -1,6 +1,7 @@
 """What differs from robot to robot and from episode to episode.
 
-The paper says "large-scale domain randomization" and gives no numbers: every range here is ours, near what mjlab and Legged Lab use.
+The paper says "large-scale domain randomization" and gives no numbers: every range here is ours, near what mjlab and
+Legged Lab use.
 """
 
 from __future__ import annotations
@@ -55,4 +56,5 @@ RANDOMIZATION = Randomization()
 START = Start()
 EPISODE_SECONDS = 20.0
 FALLEN = math.radians(70.0)
-"""Tilt of the base beyond which an episode ends; it also ends when the torso touches the ground. Ours: the paper names none."""
+"""Tilt of the base beyond which an episode ends; it also ends when the torso touches the ground. Ours: the paper names
+none."""

@@ -1,4 +1,5 @@
-"""The G1's rewards (the paper's tables "Reward Configurations" and "Notation"): plain functions of tensors, one weight a column.
+"""The G1's rewards (the paper's tables "Reward Configurations" and "Notation"): plain functions of tensors, one weight
+a column.
 
 Every function takes a `State` of N robots and returns N values; weights, and the sign of penalties, are in `REWARDS`.
 """
@@ -25,14 +26,15 @@ STOPPED = 0.1
 IN_PLACE = 0.25
 """Length of a command that is obeyed without stepping."""
 SWING_TARGET = 0.4
-"""Seconds a foot should be in the air."""
+"""Seconds in the air that a foot should reach."""
 VARIANCE_CAP = 0.5
-"""Longest phase that the variance counts, in seconds. The cap is ours, after the Spot task of Isaac Lab. Without it, a robot that
-stood for ten seconds would pay fifty times an alive bonus for its first step."""
+"""Longest phase that the variance counts, in seconds. The cap is ours, after the Spot task of Isaac Lab. Without it, a
+robot that stood for ten seconds would pay fifty times an alive bonus for its first step."""
 
 
 class State(NamedTuple):
-    """What the rewards look at. SI units; N robots, J joints, two feet (left, right), B other bodies that can be touched."""
+    """What the rewards look at. SI units; N robots, J joints, two feet (left, right), B other bodies that can be
+    touched."""
 
     command: Tensor
     """(N, 3): velocity ahead, velocity to the left, turning rate."""
@@ -101,7 +103,8 @@ def track_angular_velocity(s: State, sigma: float) -> Tensor:
 
 
 def orthogonal_velocity(s: State) -> Tensor:
-    """Reward for no velocity orthogonal to the command. If the command only turns or stops, all velocity is orthogonal."""
+    """Reward for no velocity orthogonal to the command. If the command only turns or stops, all velocity is
+    orthogonal."""
     velocity, wanted = s.velocity[:, :2], s.command[:, :2]
     direction = wanted / wanted.norm(dim=1, keepdim=True).clamp(min=1e-6)
     along = (velocity * direction).sum(dim=1, keepdim=True) * direction
@@ -115,8 +118,8 @@ def orthogonal_velocity(s: State) -> Tensor:
 def feet_air_time(s: State) -> Tensor:
     """The paper names targets and modes; the blend is ours.
 
-    Walking, a foot earns the time of its phase until the phase reaches its target, and nothing after that. In place, it earns time on
-    the ground and pays for time in the air.
+    Walking, a foot earns the time of its phase until the phase reaches its target, and nothing after that. In place, it
+    earns time on the ground and pays for time in the air.
     """
     speed = s.command.norm(dim=1, keepdim=True)
     stance_target = (0.5 / speed.clamp(min=1e-6)).clamp(0.1, 0.5)
@@ -225,8 +228,8 @@ def joints_named(pattern: str) -> tuple[int, ...]:
     return tuple(i for i, joint in enumerate(JOINTS) if re.search(pattern, joint.name))
 
 
-# The paper does not say which joint is in which group, and leaves the waist and the elbows to the reader. This is the division of
-# Legged Lab, whose weights the PPO column has.
+# The paper does not say which joint is in which group, and leaves the waist and the elbows to the reader. This is the
+# division of Legged Lab, whose weights the PPO column has.
 LEGS = joints_named("hip_pitch|knee|ankle")
 HIPS = joints_named("hip_yaw|hip_roll|shoulder_pitch|elbow")
 ARMS = joints_named("waist|shoulder_roll|shoulder_yaw|wrist")

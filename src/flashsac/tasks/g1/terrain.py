@@ -1,4 +1,5 @@
-"""The ground of the rough task: tiles of five kinds, ten levels each (the paper's "Terrain Configuration and Curriculum")."""
+"""The ground of the rough task: tiles of five kinds, ten levels each (the paper's "Terrain Configuration and
+Curriculum")."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Terrain:
     """m, the pit's side; a robot begins at its bottom (ours)"""
 
     def difficulty(self, level: int) -> float:
-        """Never 0: mjlab would make stairs of nothing, two micrometres thick, through which a foot falls."""
+        """The share of the full heights on a level. It is never 0: mjlab would make stairs two micrometres thick,
+        through which a foot falls."""
         return (level + 1) / self.levels
 
 

@@ -1,7 +1,8 @@
 """Walking with the Unitree Go2 on Genesis, after the locomotion example known from its documentation.
 
-45 observations: angular velocity, projected gravity, command, joint positions (from the default pose), joint velocities,
-last action. Rewards follow the example, with its weights; per second of simulation, so that a perfect episode returns 24.
+45 observations: angular velocity, projected gravity, command, joint positions (from the default pose), joint
+velocities, last action. Rewards follow the example, with its weights; per second of simulation, so that a perfect
+episode returns 24.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ STIFFNESS, DAMPING = 20.0, 0.5
 ACTION_SCALE = 0.25
 """Radians from the default pose per unit of action."""
 ACTION_LIMIT = 2.0
-"""The bound on actions, half a radian either way. The example leaves actions unbounded, and the paper names no bounds. The return of
-an untrained policy fits this bound or up to twice as much (docs/simulators/genesis.md). With this one, robots fall less often."""
+"""The bound on actions, half a radian either way. The example leaves actions unbounded, and the paper names no bounds.
+The return of an untrained policy fits this bound or up to twice as much (docs/simulators/genesis.md). With this one,
+robots fall less often."""
 MAX_TILT = math.radians(10.0)
 RESAMPLE_SECONDS = 4.0
 
@@ -62,8 +64,8 @@ class Start(NamedTuple):
 
 
 STARTS = {
-    # The feet are just above the ground, in any phase of a step. A robot that already moves has to step, and FlashSAC learns to walk.
-    # From robots that stand still, it learns to stand or to fall forwards (docs/log.md).
+    # The feet are just above the ground, in any phase of a step. A robot that already moves has to step, and FlashSAC
+    # learns to walk. From robots that stand still, it learns to stand or to fall forwards (docs/log.md).
     "moving": Start(height=0.35, joints=0.25, way=1.0, speed=0.2),
     # The example's, but for the joints, so that no two episodes are the same: dropped from a hand above the ground.
     "still": Start(height=0.42, joints=0.05, way=0.0, speed=0.0),
@@ -120,11 +122,13 @@ def actor_obs(body: Body, command: Tensor, action: Tensor) -> Tensor:
 
 
 class Go2Walk:
-    """Follow a command (forward, sideways, turning speed), drawn between two vectors at the start and every few seconds."""
+    """Follow a command (forward, sideways, turning speed), drawn between two vectors at the start and every few
+    seconds."""
 
     action_limits = (ACTION_LIMIT,) * len(JOINTS)
     control_seconds, substeps, episode_seconds = 0.02, 2, 20.0
-    # The example's: legs do not hit each other, and a robot that falls is reset before many of its parts touch the ground.
+    # The example's: legs do not hit each other, and a robot that falls is reset before many of its parts touch the
+    # ground.
     physics: dict[str, Any] = {"enable_self_collision": False, "tolerance": 1e-5, "max_collision_pairs": 20}
     camera_offset = (1.6, -1.6, 0.8)
 
@@ -136,8 +140,8 @@ class Go2Walk:
         privileged: bool,
         start: str,
     ):
-        """`privileged`: the critic also sees the linear velocity (3) and of each foot height, slip and contact force (12).
-        `start`: one of STARTS."""
+        """`privileged`: the critic also sees the linear velocity (3) and of each foot height, slip and contact force
+        (12). `start`: one of STARTS."""
         self._command_range, self._start = (command_low, command_high), STARTS[start]
         self._privileged = privileged
         self.obs = {"actor": 45, "critic": 60} if privileged else {"actor": 45}

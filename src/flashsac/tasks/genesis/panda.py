@@ -1,8 +1,8 @@
 """Grasping a box with the Franka Panda on Genesis, after the manipulation example known from its documentation.
 
-14 observations: grasp point minus box (3), hand orientation (4), box position (3), box orientation (4). 6 actions: how far
-the hand moves and turns in this step. The reward only asks the hand to be where it could grasp. When the time is up,
-the fingers close and the hand goes up. The episode is a success if the box comes with it.
+14 observations: grasp point minus box (3), hand orientation (4), box position (3), box orientation (4). 6 actions: how
+far the hand moves and turns in this step. The reward only asks the hand to be where it could grasp. When the time is
+up, the fingers close and the hand goes up. The episode is a success if the box comes with it.
 """
 
 from __future__ import annotations

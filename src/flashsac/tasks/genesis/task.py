@@ -1,4 +1,4 @@
-"""What a task on the Genesis engine consists of, and the tensor tools such tasks share. Needs no Genesis to be imported."""
+"""What a task on the Genesis engine consists of, and the tensor tools such tasks share. The import needs no Genesis."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class GenesisTask(Protocol):
         ...
 
     def trial(self, simulate: Callable[[], None]) -> Tensor | None:
-        """A last test when the time is up, which may simulate on: success by environment. None if there is no such test."""
+        """A last test when the time is up, which may simulate on: success by environment. None if there is no such
+        test."""
         ...
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -75,7 +76,7 @@ class GenesisTask(Protocol):
 
 
 class Sampler:
-    """Random numbers of one seed. Drawn on the CPU, so that a GPU gives the same episodes."""
+    """Random numbers of one seed. They are drawn on the CPU, so that a GPU gives the same episodes."""
 
     def __init__(self, device: torch.device):
         self._device = device
