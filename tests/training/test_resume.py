@@ -73,7 +73,9 @@ def assert_equal_runs(one: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [HOPPER, [*HOPPER, "--precision", "bf16"], CARTPOLE], ids=["state", "bf16", "images"]
+    "arguments",
+    [[*HOPPER, "--compile", "off"], [*HOPPER, "--precision", "bf16"], CARTPOLE],
+    ids=["state", "compiled-bf16", "images"],
 )
 def test_killed_again_and_again_equals_left_alone(tmp_path, arguments):
     """kill -9 at random moments; `flashsac resume` each time; the same metrics and the same bits in every weight."""
