@@ -71,7 +71,8 @@ def build_trainer(
         for line in (*run.notes, *more, *notes):
             progress.say(line)
         progress.say(_learning_plan(session))
-        progress.begin(session.step, session.clock.seconds)
+        collecting = "steps of the loaded policy" if session.agent.policy_collects else "random steps"
+        progress.begin(session.step, session.clock.seconds, collecting)
         trainer = Trainer(session, hooks)
         if run.parent and not session.store.newest:  # from here on the run does not need its parent
             trainer.save(fatal=True)
