@@ -2,13 +2,15 @@
 
     python scripts/try_wheel.py dist/flashsac-0.2.0-py3-none-any.whl --python python3.12
 
-Prints the seconds that each command took. torch comes in the build that the package index serves for that Python.
+Prints the seconds that each command took. torch comes in the build that the package index serves for that Python. With
+--installed-torch it is the one that this Python has already, such as a CPU build from a Linux distribution.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,21 +33,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--python", default=sys.executable, help="the Python to try it with")
+    parser.add_argument("--installed-torch", action="store_true", help="take the torch that this Python has already")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        environment = Path(folder) / "environment"
-        run(options.python, "-m", "venv", environment)
-        pip = [
-            environment / "bin" / "python",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--constraint",
-            ROOT / "constraints.txt",
-        ]
-        timed("install torch", *pip, "torch")
+        environment, constraints = Path(folder) / "environment", Path(folder) / "constraints.txt"
+        pins = (ROOT / "constraints.txt").read_text()
+        if options.installed_torch:
+            pins = re.sub(r"^torch==.*\n", "", pins, flags=re.MULTILINE)
+        constraints.write_text(pins)
+        run(options.python, "-m", "venv", *["--system-site-packages"] * options.installed_torch, environment)
+        python = environment / "bin" / "python"
+        pip = [python, "-m", "pip", "install", "--quiet", "--constraint", constraints]
+        if not options.installed_torch:
+            timed("install torch", *pip, "torch")
         timed("install the wheel", *pip, f"{options.wheel.resolve()}[gym,export]")
+        versions = "import platform, torch; print('Python', platform.python_version(), 'with torch', torch.__version__)"
+        print(run(python, "-c", versions).strip(), flush=True)
         place = Path(folder) / "empty"
         place.mkdir()
         for command in COMMANDS:

@@ -64,10 +64,10 @@ class Endless(Unsaved):
 class Limited(Endless):
     """Its episodes end after `limit` steps, with the final observation lost where `faulty`."""
 
-    def __init__(self, num_envs: int, limit: int, *, ends: bool = True, faulty: bool = False):
+    def __init__(self, num_envs: int, limit: int, *, ends: bool = True, faulty: bool = False, named: bool = True):
         super().__init__(num_envs)
-        self.spec = dataclasses.replace(self.spec, max_episode_steps=limit)
-        self.ends, self.faulty, self.count = ends, faulty, 0
+        self.spec = dataclasses.replace(self.spec, max_episode_steps=limit if named else None)
+        self.limit, self.ends, self.faulty, self.count, self.total = limit, ends, faulty, 0, 0
 
     def reset(self, seed):
         self.count = 0
@@ -75,8 +75,8 @@ class Limited(Endless):
 
     def step(self, action):
         step = super().step(action)
-        self.count += 1
-        if not self.ends or self.count < self.spec.max_episode_steps:
+        self.count, self.total = self.count + 1, self.total + 1
+        if not self.ends or self.count < self.limit:
             return step
         self.count, self.obs = 0, torch.zeros_like(self.obs)
         first = {"actor": self.obs}
@@ -86,13 +86,22 @@ class Limited(Endless):
 
 
 def test_final_observations_are_checked_whatever_the_time_limit():
-    """A hundred steps, or a thousand, are more than the fifty that are checked where no limit is known."""
+    """Also where the environment ends episodes without naming its limit."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(Limited(2, limit=100))
         check_env(Limited(2, limit=1000))
-    with pytest.raises(AssertionError, match="the true last one is lost"):
-        check_env(Limited(2, limit=100, faulty=True))
+        check_env(Limited(2, limit=1000, named=False))
+    for named in (True, False):
+        with pytest.raises(AssertionError, match="the true last one is lost"):
+            check_env(Limited(2, limit=100, faulty=True, named=named))
+
+
+@pytest.mark.parametrize(("limit", "steps"), [(20, 50), (300, 300)])
+def test_without_a_known_limit_the_check_stops_soon_after_an_episode_ended(limit, steps):
+    env = Limited(2, limit, named=False)
+    check_env(env)
+    assert env.total == 2 * steps, "the same steps twice"
 
 
 def test_a_time_limit_that_is_too_long_to_check_is_named():
@@ -100,7 +109,7 @@ def test_a_time_limit_that_is_too_long_to_check_is_named():
         check_env(Limited(2, limit=5000))
     with pytest.warns(UserWarning, match=r"within \d+ steps.* take fewer environments"):
         check_env(Limited(500_000, limit=100))
-    with pytest.warns(UserWarning, match="names no time limit: set max_episode_steps"):
+    with pytest.warns(UserWarning, match="within 1200 steps.* names no time limit: set max_episode_steps"):
         check_env(Endless(2))
 
 
@@ -118,4 +127,4 @@ def test_the_table_of_simulators_says_no_where_no_episode_ended(monkeypatch, cap
     monkeypatch.setattr(script.Sim, "python", Path(sys.executable))
     sim = script.Sim("main", "auto", "tests.sims.test_check:Endless", tests="")
     assert script._check(sim)["check_env"] == "NO"
-    assert "no episode ended within 50 steps" in capsys.readouterr().out
+    assert "no episode ended within 1200 steps" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -117,6 +118,14 @@ def test_the_loaded_policy_collects_the_warm_up(tmp_path, parent):
     assert len(collected[0]) == 30
     assert not collected[0][0].equal(collected[1][0])
     assert collected[0].equal(collected[2])
+
+
+def test_progress_says_who_collects_the_warm_up(tmp_path, parent, capfd):
+    flashsac.train(toy_envs.make_point, run_dir=tmp_path / "child", from_run=parent, **CHILD)
+    first = next(line for line in capfd.readouterr().out.splitlines() if line.startswith("step "))
+    assert re.fullmatch(r"step +0/600  evaluated \S+  success 0%  steps of the loaded policy", first), (
+        "no speed before the first step"
+    )
 
 
 def test_another_number_of_environments(tmp_path, parent):

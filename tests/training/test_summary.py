@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gymnasium
+import pytest
 
 import flashsac
 from tests.helpers import TINY
@@ -22,6 +23,14 @@ def test_training_from_python_ends_with_a_summary(tmp_path, capsys):
     assert "train for 60,100 steps" in said, "100 random steps, and 15,000 updates at a quarter of an update a step"
     assert "flashsac eval" in said
     assert "flashsac play" not in said, "nothing says that it can draw"
+
+
+@pytest.mark.parametrize(("num_envs", "steps"), [(8, 300), (70, 600), (300, 150)])
+def test_the_updates_announced_are_those_that_are_made(tmp_path, capsys, num_envs, steps):
+    """A run takes whole steps of all environments, also where one is more than the run was given."""
+    settings = TINY | dict(steps=steps, env=dict(num_envs=num_envs), eval=dict(every=0))
+    result = flashsac.train(make_env, run_dir=str(tmp_path / "run"), **settings)
+    assert f"{result.row['updates']:.0f} updates in all" in capsys.readouterr().out
 
 
 def test_quiet_runs_say_nothing_and_results_are_short(tmp_path, capsys):

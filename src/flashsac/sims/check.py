@@ -18,6 +18,7 @@ NUMBERS = {"reward": torch.float32, "terminated": torch.bool, "truncated": torch
 
 
 FEWEST_STEPS = 50
+"""Steps of a check of an environment whose episodes are shorter."""
 MOST_STEPS = 1200
 """Enough for the time limit of most tasks, 1000 steps."""
 MOST_BYTES = 2**30
@@ -35,14 +36,15 @@ class Moment(NamedTuple):
 def check_env(env: VecEnv, steps: int | None = None, seed: int = 0) -> None:
     """Raise AssertionError, saying what is wrong, unless the adapter keeps the contract. The environment stays usable.
 
-    By default the check runs past the environment's time limit, so that it sees episodes end. A shorter limit
-    (`max_episode_steps`) makes it faster.
+    By default the check runs past the environment's time limit, so that it sees episodes end. Without a known limit it
+    runs until one has ended. A shorter limit (`max_episode_steps`) makes it faster.
     """
     spec = env.spec
     assert "actor" in spec.obs or spec.pixels, "spec.obs has no 'actor' group, and there are no pixels"
     assert len(spec.action_low) == len(spec.action_high) == spec.action_dim, "action bounds do not match action_dim"
-    steps = _steps(spec) if steps is None else steps
-    first = _rollout(env, steps, seed)
+    until_end = steps is None and spec.max_episode_steps is None
+    first = _rollout(env, _steps(spec) if steps is None else steps, seed, until_end=until_end)
+    steps = len(first)
     for moment in first:
         _check_shapes(moment, spec)
         for name, value in _parts(moment.obs, moment.step).items():
@@ -59,7 +61,7 @@ def check_env(env: VecEnv, steps: int | None = None, seed: int = 0) -> None:
 
 def _steps(spec: EnvSpec) -> int:
     """How many steps to check: past the time limit, as far as time and memory allow."""
-    wanted = FEWEST_STEPS if spec.max_episode_steps is None else spec.max_episode_steps + 5
+    wanted = MOST_STEPS if spec.max_episode_steps is None else spec.max_episode_steps + 5
     observation = sum(math.prod(shape) * dtype.itemsize for shape, dtype in spec.groups.values())
     # A moment holds three observations and a copy of each, and there are two rollouts.
     fit = MOST_BYTES // (2 * 6 * spec.num_envs * max(1, observation))
@@ -82,13 +84,17 @@ def _unseen_end(spec: EnvSpec, steps: int) -> str:
     return f"{unseen}. The time limit is {limit} steps, but no episode was truncated: the adapter must set `truncated`."
 
 
-def _rollout(env: VecEnv, steps: int, seed: int) -> list[Moment]:
+def _rollout(env: VecEnv, steps: int, seed: int, *, until_end: bool = False) -> list[Moment]:
+    """Return so many steps of random actions; with `until_end` fewer, once an episode has ended."""
     generator = torch.Generator().manual_seed(seed)
-    obs, moments = env.reset(seed), []
-    for _ in range(steps):
+    obs, moments, ended = env.reset(seed), [], False
+    for count in range(steps):
+        if until_end and ended and count >= FEWEST_STEPS:
+            break
         action = 2 * torch.rand(env.spec.num_envs, env.spec.action_dim, generator=generator) - 1
         step = env.step(action.to(env.spec.device))
         moments.append(Moment(obs, step, {name: value.clone() for name, value in _parts(obs, step).items()}))
+        ended = ended or bool((step.terminated | step.truncated).any())
         obs = step.obs
     return moments
 

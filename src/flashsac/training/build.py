@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -70,7 +71,8 @@ def build_trainer(
         for line in (*run.notes, *more, *notes):
             progress.say(line)
         progress.say(_learning_plan(session))
-        progress.begin(session.step, session.clock.seconds)
+        collecting = "steps of the loaded policy" if session.agent.policy_collects else "random steps"
+        progress.begin(session.step, session.clock.seconds, collecting)
         trainer = Trainer(session, hooks)
         if run.parent and not session.store.newest:  # from here on the run does not need its parent
             trainer.save(fatal=True)
@@ -83,8 +85,11 @@ def build_trainer(
 def _learning_plan(session: Session) -> str:
     """One line that says when learning starts, and how much of it there will be."""
     copied = session.run.parent.transitions if session.run.parent else 0
-    start = max(0, session.config.agent.warmup - copied)
-    updates = session.agent.total_updates
+    config, num_envs = session.config, session.env.spec.num_envs
+    start = max(0, config.agent.warmup - copied)
+    random_rounds = max(1, math.ceil(start / num_envs)) - 1  # a round is one step of every environment
+    learning_rounds = math.ceil(config.steps / num_envs) - random_rounds
+    updates = math.floor(config.agent.updates_per_transition * num_envs * learning_rounds + 1e-9)
     return f"learning starts at step {start:,}; {updates:,} updates in all (easy tasks need 10,000 to 15,000)"
 
 

@@ -53,11 +53,14 @@ class Progress:
         self._total, self._quiet, self._said = total, quiet, 0.0
         self._shown = (0, 0.0)  # step and training seconds of the last line
         self._pace: tuple[int, float] | None = None  # step and time of the first row after learning began
+        self._warm_up = ""
         self._bar: Any = None
 
-    def begin(self, start: int, seconds: float = 0.0) -> None:
-        """Training starts now, from this step; `seconds` of training came before."""
-        self._shown = (start, seconds)
+    def begin(self, start: int, seconds: float = 0.0, warm_up: str = "random steps") -> None:
+        """Training starts now, from this step; `seconds` of training came before.
+
+        In the warm-up, `warm_up` stands in place of the time left."""
+        self._shown, self._warm_up = (start, seconds), warm_up
         if self._console.is_terminal and not self._quiet:
             from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
@@ -96,9 +99,10 @@ class Progress:
         self._said = time.monotonic()
         seconds = row.get("seconds", 0.0)
         taken = seconds - self._shown[1]
-        rate = (step - self._shown[0]) / taken if taken > 0 else row["steps_per_second"]
+        new = step - self._shown[0]
+        rate = f"{new / taken if taken > 0 else row['steps_per_second']:.0f} steps/s" if new else ""
         self._shown = (step, seconds)
-        self.say("  ".join(filter(None, (f"step {step:>9,}/{self._total:,}", note, f"{rate:.0f} steps/s", left))))
+        self.say("  ".join(filter(None, (f"step {step:>9,}/{self._total:,}", note, rate, left))))
 
     def _left(self, step: int, learning: bool) -> str:
         """The time left, at the pace since learning began. Random steps and compiling say nothing about it, so they do
@@ -106,7 +110,7 @@ class Progress:
         if step >= self._total:
             return ""
         if not learning:
-            return "random steps"
+            return self._warm_up
         if self._pace is None:
             self._pace = (step, time.monotonic())
         first, since = self._pace
