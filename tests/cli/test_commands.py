@@ -142,8 +142,11 @@ def test_train_by_module_and_function(tmp_path):
     (tmp_path / "my_module.py").write_text(
         "import gymnasium\ndef make_env():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=50)\n"
     )
-    cli("train", "my_module:make_env", *QUICK, "--run-dir", "run", cwd=tmp_path)
+    said = cli("train", "my_module:make_env", *QUICK, "--run-dir", "run", cwd=tmp_path).stdout
+    assert "my_module:make_env: 2 at a time\n" in said, "there is no choice of engines"
     assert "my_module:make_env: return" in cli("eval", "run", "--trust-run", "--episodes", "2", cwd=tmp_path).stdout
+    finished = cli("resume", "run", cwd=tmp_path).stdout
+    assert "flashsac resume run --steps 800 --task my_module:make_env\n" in finished, "the command works as it is shown"
 
 
 def test_the_task_may_come_last_and_numbers_may_be_short(tmp_path):
