@@ -13,6 +13,7 @@ setup: $(VENV)/.installed
 # All but torch is verified by its hash, and nothing is built but flashsac itself. torch comes in the build that the machine's package
 # index serves: no list of hashes fits all of them (see requirements.lock).
 $(VENV)/.installed: pyproject.toml constraints.txt requirements.lock scripts/install_gl.sh scripts/install_strace.sh
+	@echo "Installing into $(VENV). This takes a few minutes, mostly silent."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
@@ -21,6 +22,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt requirements.lock scripts/ins
 	sh scripts/install_gl.sh
 	sh scripts/install_strace.sh
 	touch $@
+	@echo "Installed. To call flashsac by its name: source $(BIN)/activate"
 
 # Trains a cheetah to run, evaluates it and films it; interrupted, it goes on where it was.
 demo: setup

@@ -68,8 +68,10 @@ def test_commands_to_the_robot(tmp_path):
     seen = []
     for arguments in commands("docs/deploy.md"):
         shorter = ["2" if argument == "20" else argument for argument in arguments]
-        cli(*shorter, *EXTRA[arguments[0]], cwd=tmp_path)
+        said = cli(*shorter, *EXTRA[arguments[0]], cwd=tmp_path).stdout
         seen.append(arguments[0])
+        if arguments[0] == "export":
+            assert "--video runs/g1-mujoco.mp4" in said, "`play` may have written runs/g1.mp4"
     assert seen == ["train", "export", "deploy", "deploy"]
     assert (tmp_path / "runs" / "walk.mp4").stat().st_size > 1000
 

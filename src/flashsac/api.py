@@ -27,7 +27,7 @@ from flashsac.sims.user_env import is_only_one
 from flashsac.training.hooks import Hooks
 from flashsac.training.start import checked_device, new_run, resume_run
 from flashsac.training.start_from import find_parent, for_more_steps, require_same_networks
-from flashsac.training.summary import summary
+from flashsac.training.summary import named_task, summary
 from flashsac.training.trainer import Result, Trainer
 
 VIDEO_SECONDS = 10.0
@@ -106,7 +106,8 @@ def resume(
             for note in run.notes:
                 print(note, file=sys.stderr)
             print(f"{run_dir} is finished: step {step:,} of {run.config.steps:,}. There is nothing left to train.")
-            print(f"for more steps, in a new run:\n  flashsac resume {run_dir} --steps {2 * run.config.steps}")
+            more = f"flashsac resume {run_dir} --steps {2 * run.config.steps}{named_task(run.task)}"
+            print(f"for more steps, in a new run:\n  {more}")
         film = run.path / "videos" / "final.mp4"
         video = film if film.exists() else None
         if video is None and run.config.video and problem is None:

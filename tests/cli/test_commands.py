@@ -101,7 +101,9 @@ def test_list_shows_dims_and_engines():
 
 
 def test_list_has_the_papers_tables():
-    header, *rows = cli("list", "--paper").stdout.splitlines()
+    table, _, legend = cli("list", "--paper").stdout.partition("\n\n")
+    header, *rows = table.splitlines()
+    assert "Random and normal: " in legend
     assert header.split() == "task observation action random normal metric discount preset engines".split()
     assert len(rows) == 72
     counts = collections.Counter(row.split(":")[0].strip() for row in rows)
@@ -140,8 +142,11 @@ def test_train_by_module_and_function(tmp_path):
     (tmp_path / "my_module.py").write_text(
         "import gymnasium\ndef make_env():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=50)\n"
     )
-    cli("train", "my_module:make_env", *QUICK, "--run-dir", "run", cwd=tmp_path)
+    said = cli("train", "my_module:make_env", *QUICK, "--run-dir", "run", cwd=tmp_path).stdout
+    assert "my_module:make_env: 2 at a time\n" in said, "there is no choice of engines"
     assert "my_module:make_env: return" in cli("eval", "run", "--trust-run", "--episodes", "2", cwd=tmp_path).stdout
+    finished = cli("resume", "run", cwd=tmp_path).stdout
+    assert "flashsac resume run --steps 800 --task my_module:make_env\n" in finished, "the command works as it is shown"
 
 
 def test_the_task_may_come_last_and_numbers_may_be_short(tmp_path):
@@ -175,6 +180,8 @@ def test_a_vectorised_simulator_of_ones_own_is_asked_for_as_many_as_were_wanted(
 def test_what_is_no_module(tmp_path):
     assert "name it as a module: imgenv:make" in fails("train", "imgenv.py:make", cwd=tmp_path)
     assert not list(tmp_path.iterdir())
+    (tmp_path / "reach.py").write_text("")
+    assert "name the function in it that makes the environment: reach:function" in fails("train", "reach", cwd=tmp_path)
     (tmp_path / "empty_package.py").write_text("")
     error = fails("train", "gym:empty_package:Nothing-v0", *QUICK, cwd=tmp_path)
     assert "empty_package was imported and does not register it" in error
@@ -210,9 +217,12 @@ def test_discrete_actions(tmp_path):
 
 
 def test_unknown_command_and_missing_arguments():
-    assert "no command 'trian'" in fails("trian")
+    assert "no command 'trian'. Did you mean train?" in fails("trian")
+    assert "flashsac resume" in cli("help").stdout
+    assert cli("version").stdout == cli("--version").stdout
     assert "which task?" in fails("train")
     assert "which run?" in fails("eval")
+    assert "which run? usage: flashsac report RUN ... --out DIR" in fails("report", "--out", "curves")
     assert "no preset 'huge'" in fails("train", "gym:Pendulum-v1", "--preset", "huge")
 
 

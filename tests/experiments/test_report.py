@@ -190,6 +190,15 @@ def test_nothing_to_report(tmp_path):
         report({"flashsac": [tmp_path]}, tmp_path / "out")
 
 
+def test_a_misspelt_run_is_not_passed_over(tmp_path):
+    tiny_run(tmp_path / "run")
+    with pytest.raises(FlashSACError, match="rum: no such file"):
+        report({"flashsac": [tmp_path / "run", tmp_path / "rum"]}, tmp_path / "curves")
+    assert not (tmp_path / "curves").exists()
+    (tmp_path / "videos").mkdir()
+    assert report({"flashsac": [tmp_path / "run", tmp_path / "videos"]}, tmp_path / "curves"), "as of a pattern"
+
+
 def test_published_curves_from_images_are_kept_apart_and_count_transitions(tmp_path):
     """dog-walk is published twice; from images every action is done twice, so environment steps are two a transition."""
     file = tmp_path / "published.csv"

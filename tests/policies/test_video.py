@@ -76,7 +76,8 @@ def test_play_writes_a_file_where_there_is_no_display(tmp_path, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     run = trained(tmp_path, "gym:Pendulum-v1")
     assert f"wrote {run / 'videos' / 'play.mp4'}" in cli("play", "--seconds", "1", str(run)).stdout
-    cli("play", str(run), "--seconds", "1", "--checkpoint", "last", "--out", "swing", cwd=tmp_path)
+    said = cli("play", str(run), "--seconds", "9", "--checkpoint", "last", "--out", "swing", cwd=tmp_path).stdout
+    assert "the episode ended after 6.7 of 9 s" in said, "200 steps at 30 a second"
     assert (tmp_path / "swing.mp4").stat().st_size > 1000
     before = sorted(tmp_path.rglob("*"))
     for out, problem in (("nowhere/at/all.mp4", "no directory nowhere/at"), ("film.txt", "name ends in .mp4")):

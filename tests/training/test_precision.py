@@ -33,7 +33,8 @@ def test_a_run_whose_precision_is_only_emulated_here_is_told_so(monkeypatch):
     assert precision.precision_notes(CPU, "fp32") == []
 
 
-def test_it_measures_this_machine():
+def test_it_measures_this_machine_once():
     seconds = precision.product_seconds(CPU)
+    assert precision.product_seconds(CPU) == seconds, "what a run says of its precision fits the choice"
     assert set(seconds) == {"fp32", "bf16", "fp16"}
     assert all(0 < value < 10 for value in seconds.values())

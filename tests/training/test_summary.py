@@ -6,7 +6,8 @@ import gymnasium
 import pytest
 
 import flashsac
-from tests.helpers import TINY
+from tests import toy_envs
+from tests.helpers import TINY, lose_newest_checkpoint, tiny_run
 
 
 def make_env() -> gymnasium.Env:
@@ -31,6 +32,16 @@ def test_the_updates_announced_are_those_that_are_made(tmp_path, capsys, num_env
     settings = TINY | dict(steps=steps, env=dict(num_envs=num_envs), eval=dict(every=0))
     result = flashsac.train(make_env, run_dir=str(tmp_path / "run"), **settings)
     assert f"{result.row['updates']:.0f} updates in all" in capsys.readouterr().out
+
+
+def test_a_resumed_run_does_not_announce_a_start_that_is_past(tmp_path, capsys):
+    run = tiny_run(tmp_path / "run", steps=600, checkpoint_every=200)
+    lose_newest_checkpoint(run)
+    capsys.readouterr()
+    result = flashsac.resume(run, toy_envs.make_point)
+    said = capsys.readouterr().out
+    assert f"learning goes on; {result.row['updates']:.0f} updates in all" in said
+    assert "learning starts" not in said
 
 
 def test_quiet_runs_say_nothing_and_results_are_short(tmp_path, capsys):

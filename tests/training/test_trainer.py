@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import time
 import types
@@ -330,6 +331,19 @@ def test_a_resumed_run_keeps_its_precision(tmp_path, monkeypatch):
     resumed = flashsac.resume(run, toy_envs.make_point, quiet=True)
     assert resumed.step == 600
     assert read_config(run)[1].precision == "bf16"
+
+
+def test_on_a_terminal_evaluations_stay_above_the_bar(monkeypatch, capfd):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what rich takes for a terminal
+    progress = Progress(10_000)
+    progress.begin(0)
+    for step, measured in ((2_000, {}), (4_000, {"eval_return": 12.5}), (6_000, {})):
+        progress.row(
+            dict(step=step, updates=0, seconds=step / 1000, steps_per_second=1.0) | {"return": -7.0} | measured
+        )
+    progress.close()
+    lines = re.findall(r"step +([\d,]+)/10,000  return -7  evaluated 12\.5  .* steps/s", capfd.readouterr().out)
+    assert lines == ["4,000"]
 
 
 def test_speed_and_time_left_are_those_of_learning(monkeypatch, capfd):

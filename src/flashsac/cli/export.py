@@ -54,7 +54,6 @@ def main(arguments: list[str]) -> int:
     for written, difference in exported.differences.items():
         print(f"wrote {written}; largest difference from the policy {difference:.1e} over {compared}")
     if about:
-        print(
-            f"next:\n  flashsac deploy {exported.file} --robot mujoco --command 0.5 0 0 --video {exported.file.with_suffix('.mp4')}"
-        )
+        film = exported.file.with_name(f"{exported.file.stem}-mujoco.mp4")  # not the one that `play` may have written
+        print(f"next:\n  flashsac deploy {exported.file} --robot mujoco --command 0.5 0 0 --video {film}")
     return 0

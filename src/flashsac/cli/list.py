@@ -12,6 +12,10 @@ from flashsac.sims.registry import simulators
 from flashsac.sims.simulator import Task
 from flashsac.system.suggest import did_you_mean
 
+LEGEND = (
+    "Observation: of the actor, and of the critic if that differs. Metric: what an evaluation is judged by.\n"
+    "Random and normal: scores of random actions and of a good policy. The paper scales its results by them."
+)
 HINT = """\
 flashsac list SUITE: its tasks, and how to install it. flashsac list WORD: tasks with that in their name. --paper: the paper's 72.
 Any other Gymnasium environment: gym:ID, or module:function of your own that makes one."""
@@ -58,6 +62,7 @@ def print_tasks(wanted: str | None = None, *, paper: bool = False) -> None:
             console.print("  its other tasks train too, by the simulator's own name for them", markup=False)
     if rows:
         console.print(_table(rows))
+        console.print(f"\n{LEGEND}", markup=False)
 
 
 def _contains(task: Task, word: str) -> bool:

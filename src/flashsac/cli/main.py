@@ -34,16 +34,19 @@ RUN is a run directory (or, for eval, play and export, a checkpoint or a policy 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     is_command, arguments = arguments is None, sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(USAGE)
         return 0
-    if arguments[0] == "--version":
+    if arguments[0] in ("--version", "version"):
         from importlib.metadata import version
 
         print(f"flashsac {version('flashsac')}")
         return 0
     if arguments[0] not in COMMANDS:
-        print(f"error: there is no command '{arguments[0]}'\n\n{USAGE}", file=sys.stderr)
+        from flashsac.system.suggest import did_you_mean
+
+        meant = did_you_mean(arguments[0], COMMANDS)
+        print(f"error: there is no command '{arguments[0]}'.{meant}\n\n{USAGE}", file=sys.stderr)
         return 2
     from flashsac.errors import FlashSACError, UntrustedRun, UsageError
     from flashsac.system.children import SAFE_PATH

@@ -22,7 +22,7 @@ class ReportOptions:
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...", help_behavior_hint="(required)")
     ]
     """Run directories, or directories that hold some, each alone or as NAME=RUN."""
-    out: str
+    out: Annotated[str, tyro.conf.arg(metavar="DIR")]
     """Directory for the pictures and tables."""
     published: str | None = None
     """CSV of published curves to draw beside them (task, method, env_step, seeds, mean, ci_low, ci_high)."""
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     """The command."""
     options = parse(ReportOptions, arguments, "report")
     if not options.runs:
-        raise UsageError("which run? usage: flashsac report RUN ...")
+        raise UsageError("which run? usage: flashsac report RUN ... --out DIR")
     from flashsac.experiments.grouping import group_paths
     from flashsac.experiments.report import report
 

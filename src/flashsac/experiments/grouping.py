@@ -45,7 +45,9 @@ class EvaluatedRun:
 
 
 def find_runs(paths: list[Path]) -> list[Path]:
-    """Return the run directories among the paths and below them."""
+    """Return the run directories among the paths and below them. A path without any is passed over, as in `runs/*`."""
+    if missing := [str(path) for path in paths if not path.exists()]:
+        raise FlashSACError(f"{', '.join(missing)}: no such file or directory.")
     runs = sorted(
         {file.parent for path in paths for file in path.rglob("config.json") if (file.parent / "metrics.csv").exists()}
     )

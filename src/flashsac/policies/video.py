@@ -123,7 +123,10 @@ def record_here(policy: Policy, task: Any, config: EnvConfig, out: Path, seed: i
                 writer.append_data(frame)
                 step = env.step(policy.act(obs))
                 obs = step.obs
-                if done == total or bool(step.terminated[0] | step.truncated[0]):
+                if done == total:
+                    break
+                if bool(step.terminated[0] | step.truncated[0]):
+                    say(f"  the episode ended after {done / fps:.1f} of {seconds:g} s")
                     break
                 frame = _even(env.render())
                 if time.monotonic() - said > PACE:

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import importlib.resources
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from flashsac.errors import FlashSACError, UnknownTask
@@ -85,6 +86,8 @@ def check_task(task: str) -> None:
     if suite is None and (module.endswith(".py") or "/" in module):
         dotted = module.removesuffix(".py").strip("./").replace("/", ".")
         raise UnknownTask(f"'{module}' is a file; name it as a module: {dotted}:{function or 'function'}")
+    if suite is None and ":" not in task and Path(f"{task.replace('.', '/')}.py").is_file():
+        raise UnknownTask(f"'{task}' is a module; name the function in it that makes the environment: {task}:function")
     if ":" not in task or (suite is not None and not is_gymnasium_id(task) and find_task(task) is None):
         raise unknown_task(task)
 

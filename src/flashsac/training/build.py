@@ -90,7 +90,8 @@ def _learning_plan(session: Session) -> str:
     random_rounds = max(1, math.ceil(start / num_envs)) - 1  # a round is one step of every environment
     learning_rounds = math.ceil(config.steps / num_envs) - random_rounds
     updates = math.floor(config.agent.updates_per_transition * num_envs * learning_rounds + 1e-9)
-    return f"learning starts at step {start:,}; {updates:,} updates in all (easy tasks need 10,000 to 15,000)"
+    begins = f"learning starts at step {start:,}" if session.step <= start else "learning goes on"
+    return f"{begins}; {updates:,} updates in all (most tasks need 10,000 to 15,000, or more)"
 
 
 def _build_session(
@@ -106,7 +107,8 @@ def _build_session(
 
     # Now and not when it is first needed: what keeps it from working should be known before anything is trained.
     evaluator = opening(make_evaluator(task, config)) if intervals(config)[1] else None
-    progress.say(f"{run.task}: {env.spec.num_envs:,} at a time, engine {config.env.engine}")
+    engine = f", engine {config.env.engine}" if config.env.engine != "auto" else ""  # your own environment has none
+    progress.say(f"{run.task}: {env.spec.num_envs:,} at a time{engine}")
     no_compiler = compiler_missing() if config.compile == "on" else None
     compiled = config.compile == "on" and no_compiler is None
     agent = _agent(run, env, progress, opened, compiled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 import torch
@@ -29,6 +30,7 @@ def precision_notes(device: torch.device, precision: str) -> list[str]:
     return [f"matrix products in {precision} (for full precision: --precision fp32)", *([slow] if ratio > 2 else [])]
 
 
+@functools.cache  # measured again on a busy machine, it could contradict what was chosen
 def product_seconds(device: torch.device) -> dict[str, float]:
     """The best of several timings of one matrix product in each type. They take turns, so that a busy moment does not
     decide."""

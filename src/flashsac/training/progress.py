@@ -1,4 +1,4 @@
-"""What a user sees while a run trains: a live bar on a terminal, plain lines elsewhere."""
+"""What a user sees while a run trains: on a terminal a live bar and the evaluations, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -92,9 +92,8 @@ class Progress:
         left = self._left(step, row.get("updates", 0) > 0)
         if self._bar:
             self._bar.update(self._id, completed=step, note=note, left=left)
-            return
-        last = step >= self._total
-        if not last and "eval_return" not in row and time.monotonic() - self._said < PLAIN_INTERVAL:
+        soon = step < self._total and time.monotonic() - self._said < PLAIN_INTERVAL
+        if "eval_return" not in row and (self._bar or soon):  # evaluations get a line that stays, above the bar too
             return
         self._said = time.monotonic()
         seconds = row.get("seconds", 0.0)

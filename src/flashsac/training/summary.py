@@ -18,8 +18,7 @@ def summary(result: Result) -> str:
     """Return the text for a finished or interrupted run."""
     run_dir = result.run_dir
     task, config = read_config(run_dir)
-    own = "module:function" if task.startswith("custom:") else task
-    named = f" --task {own}" if module_of(task) else ""  # its code runs only when it is asked for
+    named = named_task(task)
     if result.interrupted:
         return f"\nsaved at step {result.step:,}. Go on with:\n  flashsac resume {run_dir}{named}"
     lines = [("it had " if result.was_finished else "\n") + _outcome(result, config)]
@@ -40,6 +39,12 @@ def summary(result: Result) -> str:
     return "\n".join([*lines, "next:", *(f"  flashsac {command}" for command, useful in commands if useful)])
 
 
+def named_task(task: str) -> str:
+    """What a command on such a run needs beside the run: code of the user's own runs only when it is asked for."""
+    own = "module:function" if task.startswith("custom:") else task
+    return f" --task {own}" if module_of(task) else ""
+
+
 def _outcome(result: Result, config: TrainConfig) -> str:
     row = result.row
     text = f"trained {result.step:,} steps in {row.get('seconds', 0) / 60:.1f} minutes (evaluations not counted)"
@@ -58,6 +63,6 @@ def _too_short(result: Result, config: TrainConfig) -> list[str]:
         return []
     steps = config.agent.warmup + math.ceil(1.5 * ENOUGH_UPDATES / config.agent.updates_per_transition)
     return [
-        f"note: the run made {updates:,} updates. Easy tasks need 10,000 to 15,000 before they are learned: train for {steps:,} steps "
-        "(--steps), or make more updates per step (--agent.updates-per-transition)."
+        f"note: the run made {updates:,} updates; most tasks need 10,000 to 15,000, or more. If it has not learned enough, train for "
+        f"{steps:,} steps (--steps), or make more updates per step (--agent.updates-per-transition)."
     ]
