@@ -12,7 +12,8 @@ setup: $(VENV)/.installed
 
 # All but torch is verified by its hash, and nothing is built but flashsac itself. torch comes in the build that the machine's package
 # index serves: no list of hashes fits all of them (see requirements.lock).
-$(VENV)/.installed: pyproject.toml constraints.txt requirements.lock scripts/install_gl.sh scripts/install_strace.sh
+$(VENV)/.installed: pyproject.toml constraints.txt requirements.lock scripts/install_gl.sh scripts/install_strace.sh \
+		scripts/install_browser.sh
 	@echo "Installing into $(VENV). This takes a few minutes, mostly silent."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: --requirement requirements.lock
@@ -21,6 +22,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt requirements.lock scripts/ins
 	$(BIN)/python -m pip check
 	sh scripts/install_gl.sh
 	sh scripts/install_strace.sh
+	sh scripts/install_browser.sh
 	touch $@
 	@echo "Installed. To call flashsac by its name: source $(BIN)/activate"
 
