@@ -24,7 +24,9 @@ def test_the_lock_holds_the_pins():
         name: version for name, version in pinned.items() if name != "torch"
     }
     only_elsewhere = locked.keys() - pinned.keys()
-    assert only_elsewhere <= {"colorama", "nest-asyncio"}, "pinned nowhere: add them to constraints.txt, then run scripts/lock.py"
+    assert only_elsewhere <= {"colorama", "nest-asyncio"}, (
+        "pinned nowhere: add them to constraints.txt, then run scripts/lock.py"
+    )
 
 
 def test_the_documentation_is_built_with_its_pins():
