@@ -1,0 +1,170 @@
+"""`flashsac sweep`: many runs, from a file, a list of tasks, or built in."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import types
+import typing
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from flashsac.cli.parsing import parse, whole_number
+from flashsac.config.schema import PresetName
+from flashsac.errors import FlashSACError, UsageError
+from flashsac.experiments.built_in import BUILT_IN, built_in
+from flashsac.experiments.launchers.base import Launcher
+from flashsac.experiments.settings import checked_names, kind_of
+from flashsac.experiments.sweep import PAPER_STRIDE, Sweep, crossed, seeds_from_count
+from flashsac.experiments.sweep_file import read_sweep
+
+QUESTION = "which sweep? usage: flashsac sweep FILE.toml --out DIR. `flashsac sweep --list` names the built-in ones."
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions:
+    """Train tasks x settings x seeds. Start it again with the same --out to go on: finished runs are skipped, and
+    interrupted ones are resumed."""
+
+    sweep: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="FILE.toml | NAME | TASK ...", help_behavior_hint="(required)"),
+    ] = ()
+    """What to train: a TOML file (docs/experiments/sweep.md), a built-in sweep, or tasks."""
+    out: Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(required)")] = None
+    """Directory of the runs: DIR/TASK/VARIANT/seed-N."""
+    list_built_in: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(name="list")] = False
+    """List the built-in sweeps."""
+    laptop: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """The laptop size of a built-in sweep, or the preset laptop for tasks."""
+    preset: PresetName | None = None
+    """Preset of all runs (default: the sweep's, or the task's)."""
+    seeds: str | None = None
+    """A number of seeds (3), or the seeds themselves (0,1,2)."""
+    set: tuple[str, ...] = ()
+    """Settings of all runs, name=value: steps=30000 agent.batch-size=64."""
+    vary: tuple[str, ...] = ()
+    """Settings to compare, name=value,value,...: every combination is a variant."""
+    launcher: Literal["local", "slurm", "ray"] = "local"
+    """Where the runs happen: processes of this machine, SLURM jobs (needs the slurm extra), or Ray (needs the ray
+    extra)."""
+    jobs: int | None = None
+    """Runs at a time (default: one for each core, or for each GPU where there are some)."""
+    retries: int = 1
+    """How often a run that failed is tried again."""
+    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Only show the runs, and how far they are."""
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    options = parse(SweepOptions, arguments, "sweep")
+    if options.list_built_in:
+        return _list()
+    if not options.sweep:
+        raise UsageError(QUESTION)
+    if options.out is None:
+        raise UsageError("where to? Name a directory for the runs: --out DIR")
+    sweep = chosen_sweep(options)
+    trials = sweep.trials(Path(options.out).absolute())
+    from flashsac.experiments.driver import Driver, State, look_at, sentence
+    from flashsac.experiments.sweep_view import SweepView, lines
+
+    statuses = look_at(trials)
+    if options.dry_run:
+        print("\n".join([*lines(statuses), sentence(statuses)]))
+        return 0
+    launcher = _launcher(options)
+    try:
+        with SweepView(launcher.slots) as view:
+            view.say(f"{sweep.name}: {len(trials)} trials in {options.out}, up to {launcher.slots} at a time")
+            driver = Driver(statuses, launcher, view, retries=options.retries)
+            code = driver.run()
+    finally:
+        launcher.close()
+    for status in statuses:
+        if status.state is State.FAILED:
+            print(f"failed: {status.trial.name}: {status.reason}. Its output: {status.trial.log}")
+    if code:
+        print(f"to go on:\n  flashsac {shlex.join(['sweep', *arguments])}")
+    else:
+        print(f"all runs are finished. To compare them:\n  flashsac report {options.out} --out {options.out}/report")
+    return code
+
+
+def chosen_sweep(options: SweepOptions) -> Sweep:
+    """The sweep that the arguments name, with their changes."""
+    first = options.sweep[0]
+    if len(options.sweep) == 1 and (first.endswith(".toml") or Path(first).is_file()):
+        if options.laptop:
+            raise FlashSACError("--laptop is for built-in sweeps and tasks; a file names its preset itself.")
+        sweep, stride = read_sweep(Path(first)), 1
+    elif len(options.sweep) == 1 and ":" not in first:
+        sweep, stride = built_in(first, laptop=options.laptop), PAPER_STRIDE
+    else:
+        preset: PresetName | None = "laptop" if options.laptop else None
+        sweep, stride = Sweep("tasks", options.sweep, preset=preset), 1
+    settings = dict(_assignment(text, "--set") for text in options.set)
+    varied = {name: [*values] for name, values in (_assignment(text, "--vary", ",") for text in options.vary)}
+    return dataclasses.replace(
+        sweep,
+        seeds=sweep.seeds if options.seeds is None else _seeds(options.seeds, stride),
+        preset=options.preset or sweep.preset,
+        settings=sweep.settings | settings,
+        variants=crossed(sweep.variants, varied),
+    )
+
+
+def _list() -> int:
+    width = max(map(len, BUILT_IN))
+    for name, make in BUILT_IN.items():
+        full, laptop = (make(size) for size in (False, True))
+        sizes = f"{len(full)} runs, {len(laptop)} with --laptop"
+        print(f"{name:<{width}}  {full.about} ({sizes})")
+    return 0
+
+
+def _seeds(text: str, stride: int) -> tuple[int, ...]:
+    try:
+        numbers = [whole_number(part) for part in text.split(",") if part]
+    except ValueError as error:
+        raise UsageError(f"--seeds: {error}") from None
+    if "," in text:
+        return tuple(numbers)
+    return seeds_from_count(numbers[0], stride)
+
+
+def _assignment(text: str, option: str, separator: str | None = None) -> tuple[str, Any]:
+    """A setting and its value, or its values where they are separated."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"{option} {text}: write name=value, for example {option} agent.target-std=0.1")
+    (name,) = checked_names({name: None}, option)
+    kind = kind_of(name)
+    return name, [_value(part, kind) for part in value.split(separator)] if separator else _value(value, kind)
+
+
+def _value(text: str, kind: Any) -> Any:
+    """A value from the command line, of the type of its setting. The checks of a run refuse what does not fit."""
+    if isinstance(kind, types.UnionType) and text.lower() == "none":
+        return None
+    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    try:
+        if int in kinds:
+            return whole_number(text)
+        if float in kinds:
+            return float(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if bool in kinds:
+        return {"true": True, "on": True, "false": False, "off": False}.get(text.lower(), text)
+    return [text] if typing.get_origin(kind) is tuple else text
+
+
+def _launcher(options: SweepOptions) -> Launcher:
+    from flashsac.experiments.launchers.local import LocalLauncher
+
+    return LocalLauncher(options.jobs)

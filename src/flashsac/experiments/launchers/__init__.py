@@ -1,0 +1,1 @@
+"""Where the trials of a sweep run: on this machine, on a SLURM cluster, on Ray."""
