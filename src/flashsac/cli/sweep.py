@@ -19,6 +19,7 @@ from flashsac.experiments.launchers.base import Launcher
 from flashsac.experiments.settings import checked_names, kind_of
 from flashsac.experiments.sweep import PAPER_STRIDE, Sweep, crossed, seeds_from_count
 from flashsac.experiments.sweep_file import read_sweep
+from flashsac.system.limits import AtLeast, check_limits
 
 QUESTION = "which sweep? usage: flashsac sweep FILE.toml --out DIR. `flashsac sweep --list` names the built-in ones."
 
@@ -51,9 +52,13 @@ class SweepOptions:
     launcher: Literal["local", "slurm", "ray"] = "local"
     """Where the runs happen: processes of this machine, SLURM jobs (needs the slurm extra), or Ray (needs the ray
     extra)."""
-    jobs: int | None = None
-    """Runs at a time (default: one for each core, or for each GPU where there are some)."""
-    retries: int = 1
+    slurm: tuple[str, ...] = ()
+    """What SLURM jobs ask for, name=value, by submitit's names: timeout_min=600 slurm_partition=gpu gpus_per_node=1."""
+    ray_address: str | None = None
+    """Address of a Ray cluster that runs (default: RAY_ADDRESS, or a cluster that is started here)."""
+    jobs: Annotated[int | None, AtLeast(1)] = None
+    """Runs at a time (default: one for each core, or for each GPU where there are some; 100 SLURM jobs)."""
+    retries: Annotated[int, AtLeast(0)] = 1
     """How often a run that failed is tried again."""
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Only show the runs, and how far they are."""
@@ -62,6 +67,7 @@ class SweepOptions:
 def main(arguments: list[str]) -> int:
     """The command."""
     options = parse(SweepOptions, arguments, "sweep")
+    check_limits(options)
     if options.list_built_in:
         return _list()
     if not options.sweep:
@@ -165,6 +171,28 @@ def _value(text: str, kind: Any) -> Any:
 
 
 def _launcher(options: SweepOptions) -> Launcher:
+    """The launcher that was asked for. Each is imported only then, because it may need an extra."""
+    if options.slurm and options.launcher != "slurm":
+        raise UsageError("--slurm is for --launcher slurm.")
+    if options.ray_address and options.launcher != "ray":
+        raise UsageError("--ray-address is for --launcher ray.")
+    if options.launcher == "slurm":
+        from flashsac.experiments.launchers.slurm import SlurmLauncher
+
+        parameters = dict(_parameter(text) for text in options.slurm)
+        return SlurmLauncher(Path(options.out or ".").absolute() / "logs" / "slurm", options.jobs, parameters)
+    if options.launcher == "ray":
+        from flashsac.experiments.launchers.ray import RayLauncher
+
+        return RayLauncher(options.jobs, options.ray_address)
     from flashsac.experiments.launchers.local import LocalLauncher
 
     return LocalLauncher(options.jobs)
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    """A parameter of submitit, as a whole number where it is one."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--slurm {text}: write name=value, for example --slurm timeout_min=600")
+    return name, int(value) if value.isdecimal() else value

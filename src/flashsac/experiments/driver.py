@@ -19,6 +19,8 @@ from flashsac.training.interrupts import graceful_stop
 
 POLL = 0.5
 """Seconds between looks at the trials."""
+SHOWN = 3
+"""How many runs with other settings an error names."""
 LOOK_ELSEWHERE = 5.0
 """Seconds between looks at trials that another driver has."""
 
@@ -67,7 +69,8 @@ def look_at(trials: Sequence[Trial]) -> list[Status]:
         state = State.FINISHED if is_finished(trial) else State.ELSEWHERE if is_busy(trial) else State.WAITING
         statuses.append(Status(trial, state))
     if problems:
-        raise RunDirectoryError("\n  ".join(["this sweep and its runs do not agree:", *problems]))
+        more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+        raise RunDirectoryError("\n  ".join(["this sweep and its runs do not agree:", *problems[:SHOWN], *more]))
     return statuses
 
 
@@ -130,7 +133,7 @@ class Driver:
     def _collect(self, status: Status) -> None:
         """Note how a trial ended, if it has."""
         code = status.job.poll() if status.job is not None else None
-        if code is None:
+        if code is None or (code != BUSY and is_busy(status.trial)):  # its launcher is gone, and it still saves
             return
         status.job = None
         if code == BUSY:
