@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import types
-import typing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from flashsac.cli.parsing import parse, whole_number
+from flashsac.cli.sweep_text import assignment, search_space
 from flashsac.config.schema import PresetName
 from flashsac.errors import FlashSACError, UsageError
 from flashsac.experiments.built_in import BUILT_IN, built_in
+from flashsac.experiments.driver import Driver, State, look_at
 from flashsac.experiments.launchers.base import Launcher
-from flashsac.experiments.settings import checked_names, kind_of
+from flashsac.experiments.launchers.local import LocalLauncher, cores
+from flashsac.experiments.search import check_search, search
 from flashsac.experiments.sweep import PAPER_STRIDE, Sweep, crossed, seeds_from_count
 from flashsac.experiments.sweep_file import read_sweep
+from flashsac.experiments.sweep_view import SweepView, lines
 from flashsac.system.limits import AtLeast, check_limits
 
 QUESTION = "which sweep? usage: flashsac sweep FILE.toml --out DIR. `flashsac sweep --list` names the built-in ones."
@@ -49,6 +51,11 @@ class SweepOptions:
     """Settings of all runs, name=value: steps=30000 agent.batch-size=64."""
     vary: tuple[str, ...] = ()
     """Settings to compare, name=value,value,...: every combination is a variant."""
+    search: tuple[str, ...] = ()
+    """Settings that Optuna chooses (needs the search extra), name=LOW..HIGH, name=LOW..HIGH:log or
+    name=value,value,...: agent.learning-rate=1e-5..1e-3:log agent.blocks=1,2,3."""
+    trials: Annotated[int | None, AtLeast(1)] = None
+    """Combinations that a search tries, each with every seed (default: 20)."""
     launcher: Literal["local", "slurm", "ray"] = "local"
     """Where the runs happen: processes of this machine, SLURM jobs (needs the slurm extra), or Ray (needs the ray
     extra)."""
@@ -74,31 +81,45 @@ def main(arguments: list[str]) -> int:
         raise UsageError(QUESTION)
     if options.out is None:
         raise UsageError("where to? Name a directory for the runs: --out DIR")
-    sweep = chosen_sweep(options)
-    trials = sweep.trials(Path(options.out).absolute())
-    from flashsac.experiments.driver import Driver, State, look_at, sentence
-    from flashsac.experiments.sweep_view import SweepView, lines
-
-    statuses = look_at(trials)
+    sweep, out = chosen_sweep(options), Path(options.out).absolute()
+    trials = sweep.trials(out)
+    if sweep.space:
+        check_search(sweep)
     if options.dry_run:
-        print("\n".join([*lines(statuses), sentence(statuses)]))
+        print("\n".join(_plan(sweep) if sweep.space else lines(look_at(trials), options.jobs or cores())))
         return 0
     launcher = _launcher(options)
     try:
         with SweepView(launcher.slots) as view:
-            view.say(f"{sweep.name}: {len(trials)} trials in {options.out}, up to {launcher.slots} at a time")
-            driver = Driver(statuses, launcher, view, retries=options.retries)
-            code = driver.run()
+            code = _run(sweep, out, launcher, view, options.retries)
     finally:
         launcher.close()
-    for status in statuses:
-        if status.state is State.FAILED:
-            print(f"failed: {status.trial.name}: {status.reason}. Its output: {status.trial.log}")
     if code:
         print(f"to go on:\n  flashsac {shlex.join(['sweep', *arguments])}")
     else:
         print(f"all runs are finished. To compare them:\n  flashsac report {options.out} --out {options.out}/report")
     return code
+
+
+def _run(sweep: Sweep, out: Path, launcher: Launcher, view: SweepView, retries: int) -> int:
+    """Drive a sweep or a search; returns the exit code."""
+    if sweep.space:
+        view.say(f"{sweep.name}: a search of {sweep.search_trials} trials in {out}")
+        return search(sweep, out, launcher, view, retries=retries)
+    statuses = look_at(sweep.trials(out))
+    view.say(f"{sweep.name}: {len(statuses)} trials in {out}, up to {launcher.slots} at a time")
+    code = Driver(statuses, launcher, view, retries=retries).run()
+    for status in statuses:
+        if status.state is State.FAILED:
+            view.say(f"failed: {status.trial.name}: {status.reason}. Its output: {status.trial.log}")
+    return code
+
+
+def _plan(sweep: Sweep) -> list[str]:
+    return [
+        f"a search of {sweep.search_trials} trials, each with {len(sweep.seeds)} seeds, on {sweep.tasks[0]}:",
+        *(f"  {name}: {part}" for name, part in sweep.space.items()),
+    ]
 
 
 def chosen_sweep(options: SweepOptions) -> Sweep:
@@ -113,14 +134,16 @@ def chosen_sweep(options: SweepOptions) -> Sweep:
     else:
         preset: PresetName | None = "laptop" if options.laptop else None
         sweep, stride = Sweep("tasks", options.sweep, preset=preset), 1
-    settings = dict(_assignment(text, "--set") for text in options.set)
-    varied = {name: [*values] for name, values in (_assignment(text, "--vary", ",") for text in options.vary)}
+    settings = dict(assignment(text, "--set") for text in options.set)
+    varied = {name: [*values] for name, values in (assignment(text, "--vary", ",") for text in options.vary)}
     return dataclasses.replace(
         sweep,
         seeds=sweep.seeds if options.seeds is None else _seeds(options.seeds, stride),
         preset=options.preset or sweep.preset,
         settings=sweep.settings | settings,
         variants=crossed(sweep.variants, varied),
+        space=sweep.space | search_space(options.search),
+        search_trials=options.trials or sweep.search_trials,
     )
 
 
@@ -143,33 +166,6 @@ def _seeds(text: str, stride: int) -> tuple[int, ...]:
     return seeds_from_count(numbers[0], stride)
 
 
-def _assignment(text: str, option: str, separator: str | None = None) -> tuple[str, Any]:
-    """A setting and its value, or its values where they are separated."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(f"{option} {text}: write name=value, for example {option} agent.target-std=0.1")
-    (name,) = checked_names({name: None}, option)
-    kind = kind_of(name)
-    return name, [_value(part, kind) for part in value.split(separator)] if separator else _value(value, kind)
-
-
-def _value(text: str, kind: Any) -> Any:
-    """A value from the command line, of the type of its setting. The checks of a run refuse what does not fit."""
-    if isinstance(kind, types.UnionType) and text.lower() == "none":
-        return None
-    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    try:
-        if int in kinds:
-            return whole_number(text)
-        if float in kinds:
-            return float(text)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    if bool in kinds:
-        return {"true": True, "on": True, "false": False, "off": False}.get(text.lower(), text)
-    return [text] if typing.get_origin(kind) is tuple else text
-
-
 def _launcher(options: SweepOptions) -> Launcher:
     """The launcher that was asked for. Each is imported only then, because it may need an extra."""
     if options.slurm and options.launcher != "slurm":
@@ -185,8 +181,6 @@ def _launcher(options: SweepOptions) -> Launcher:
         from flashsac.experiments.launchers.ray import RayLauncher
 
         return RayLauncher(options.jobs, options.ray_address)
-    from flashsac.experiments.launchers.local import LocalLauncher
-
     return LocalLauncher(options.jobs)
 
 

@@ -18,13 +18,16 @@ from flashsac.errors import FlashSACError
 from flashsac.experiments.launchers.process import BUSY
 from flashsac.experiments.trial import Trial, next_command
 
+GLANCE = 5.0
+"""Seconds to wait for the trial's lock: a driver that looks whether the trial is busy holds it for a moment."""
+
 
 def main() -> int:
     """Do what is left of the trial; returns the exit code."""
     trial = Trial.from_json(sys.stdin.readline())
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     try:
-        with filelock.FileLock(trial.lock, timeout=0):
+        with filelock.FileLock(trial.lock, timeout=GLANCE):
             arguments = next_command(trial)
             if arguments is None:
                 print(f"{trial.path} is finished", flush=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from flashsac.config.schema import PresetName
 from flashsac.errors import FlashSACError
 from flashsac.experiments.settings import Settings, config_of
+from flashsac.experiments.space import Space
 from flashsac.experiments.trial import Trial
 from flashsac.sims.catalog import check_task
 
@@ -44,6 +45,10 @@ class Sweep:
     """Settings of all trials. Those of a variant go before them."""
     variants: tuple[Variant, ...] = (Variant(DEFAULT_VARIANT, {}),)
     about: str = ""
+    space: Space = dataclasses.field(default_factory=dict)
+    """The settings that a search chooses, each with its values. Without any there is no search."""
+    search_trials: int = 20
+    """How many combinations a search tries."""
 
     def __len__(self) -> int:
         return len(self.tasks) * len(self.variants) * len(self.seeds)

@@ -8,6 +8,7 @@ from typing import Any
 
 from flashsac.errors import FlashSACError
 from flashsac.experiments.settings import checked_names
+from flashsac.experiments.space import Choice, Range, read_range
 from flashsac.experiments.sweep import Sweep, Variant, crossed, seeds_from_count
 from flashsac.system.suggest import did_you_mean
 
@@ -19,6 +20,7 @@ KEYS: dict[str, Any] = {
     "settings": dict,
     "vary": dict,
     "variants": dict,
+    "search": dict,
 }
 """The keys of a file, and the type of each."""
 
@@ -42,12 +44,18 @@ def read_sweep(path: Path) -> Sweep:
         raise FlashSACError(f'{path}: which tasks? Add a line such as tasks = ["mujoco:HalfCheetah-v4"].')
     seeds = content.get("seeds", 1)
     variants = [_variant(path, name, table) for name, table in content.get("variants", {}).items()]
+    search = dict(content.get("search", {}))
+    search_trials = search.pop("trials", 20)
+    if not isinstance(search_trials, int) or search_trials < 1:
+        raise FlashSACError(f"{path}, [search]: trials must be a whole number above 0.")
     sweep = Sweep(
         name=content.get("name", path.stem),
         tasks=tuple(content["tasks"]),
         seeds=seeds_from_count(seeds) if isinstance(seeds, int) else tuple(seeds),
         preset=content.get("preset"),
         settings=checked_names(content.get("settings", {}), f"{path}, [settings]"),
+        space={name: _part(path, name, value) for name, value in checked_names(search, f"{path}, [search]").items()},
+        search_trials=search_trials,
     )
     varied = checked_names(content.get("vary", {}), f"{path}, [vary]")
     for name, values in varied.items():
@@ -56,10 +64,23 @@ def read_sweep(path: Path) -> Sweep:
     return sweep.with_variants(crossed(variants or sweep.variants, varied))
 
 
+def _part(path: Path, name: str, value: Any) -> Range | Choice:
+    found: Range | Choice | None = read_range(name, value) if isinstance(value, str) else None
+    if isinstance(value, list) and value:
+        found = Choice(tuple(value))
+    if found is None:
+        raise FlashSACError(f'{path}, [search]: write {name} = "LOW..HIGH", "LOW..HIGH:log", or a list of values.')
+    return found
+
+
 def _variant(path: Path, name: str, table: Any) -> Variant:
     where = f"{path}, [variants.{name}]"
     if not isinstance(table, dict):
         raise FlashSACError(f"{where} must be a table of settings.")
-    settings = dict(table)
-    algorithm = settings.pop("algorithm", None)
-    return Variant(name, checked_names(settings, where), algorithm)
+    algorithm = table.get("algorithm")
+    if not isinstance(algorithm, str | None):
+        raise FlashSACError(f"{where}: algorithm must be the name of a baseline, such as sac.")
+    settings = checked_names({key: value for key, value in table.items() if key != "algorithm"}, where)
+    if algorithm is not None and (others := sorted(settings.keys() - {"steps"})):
+        raise FlashSACError(f"{where}: a baseline takes steps alone of our settings, not {', '.join(others)}.")
+    return Variant(name, settings, algorithm)

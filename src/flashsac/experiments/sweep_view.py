@@ -97,12 +97,19 @@ class SweepView:
         return table
 
 
-def lines(statuses: Sequence[Status]) -> list[str]:
-    """Return one line for each trial, for a dry run."""
+def lines(statuses: Sequence[Status], slots: int) -> list[str]:
+    """Return one line for each trial and an estimate of the time, for a dry run."""
     progress = {status.trial.path: progress_of(status.trial) for status in statuses}
     width = max(len(status.trial.name) for status in statuses)
+    left = seconds_left(statuses, progress, slots)
+    estimate = (
+        "no estimate before a trial has a pace" if left is None else f"about {clock(left)} left, {slots} at a time"
+    )
     return [
-        f"{status.state.value:<10} {status.trial.name:<{width}}  {progress[status.trial.path].step:,}"
-        f"/{progress[status.trial.path].steps:,} steps"
-        for status in statuses
+        *(
+            f"{status.state.value:<10} {status.trial.name:<{width}}  {progress[status.trial.path].step:,}"
+            f"/{progress[status.trial.path].steps:,} steps"
+            for status in statuses
+        ),
+        f"{sentence(statuses)}; {estimate}",
     ]

@@ -8,7 +8,7 @@ from flashsac.sims.catalog import find_task, suites
 from flashsac.sims.registry import choose_simulator
 from flashsac.sims.simulator import EnvRequest
 
-PROCESS = 0.8e9
+PROCESS = 1e9
 """Bytes of a process that trains: Python, torch, compiled code, networks."""
 
 
