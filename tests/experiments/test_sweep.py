@@ -20,6 +20,7 @@ from flashsac.experiments.settings import config_of
 from flashsac.experiments.sweep import Sweep, Variant
 from flashsac.experiments.sweep_file import read_sweep
 from flashsac.experiments.trial import Trial
+from tests.helpers import blocks
 
 FILE = """
 name = "std"
@@ -77,6 +78,16 @@ def test_a_trial_is_a_command_that_anybody_can_type(write, tmp_path):
     assert low.command(resume=True) == ["resume", low.path, "--task", "mujoco:HalfCheetah-v4"]
     assert sac.command() == f"baseline sac {sac.task} --steps 10000 --seed 0 --run-dir {sac.path}".split()
     assert Trial.from_json(low.to_json()) == low
+
+
+def test_the_files_of_the_page_are_sweeps(write, tmp_path):
+    first, second = (read_sweep(write(text)) for text in blocks("toml", "docs/experiments/sweep.md"))
+    assert len(first.trials(tmp_path)) == 2 * 3 * 3
+    assert second.search_trials == 20
+    assert {name: str(part) for name, part in second.space.items()} == {
+        "agent.learning_rate": "0.0001..0.001:log",
+        "agent.blocks": "1, 2, 3",
+    }
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

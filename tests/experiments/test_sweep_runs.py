@@ -117,7 +117,7 @@ def run_alone(trial: Trial, out: Path) -> Path:
     """The same run, by its command, without a sweep."""
     arguments = trial.command()
     arguments[arguments.index("--run-dir") + 1] = str(out)
-    cli(*arguments)
+    cli(*arguments, HANGS=str(out.parent / "hangs"))
     return out
 
 

@@ -57,7 +57,7 @@ class SweepOptions:
     trials: Annotated[int | None, AtLeast(1)] = None
     """Combinations that a search tries, each with every seed (default: 20)."""
     launcher: Literal["local", "slurm", "ray"] = "local"
-    """Where the runs happen: processes of this machine, SLURM jobs (needs the slurm extra), or Ray (needs the ray
+    """The place of the runs: processes of this machine, SLURM jobs (needs the slurm extra), or Ray (needs the ray
     extra)."""
     slurm: tuple[str, ...] = ()
     """What SLURM jobs ask for, name=value, by submitit's names: timeout_min=600 slurm_partition=gpu gpus_per_node=1."""
@@ -68,7 +68,7 @@ class SweepOptions:
     retries: Annotated[int, AtLeast(0)] = 1
     """How often a run that failed is tried again."""
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Only show the runs, and how far they are."""
+    """Show the runs and how far they are, and start none."""
 
 
 def main(arguments: list[str]) -> int:

@@ -23,7 +23,7 @@ GLANCE = 5.0
 
 
 def main() -> int:
-    """Do what is left of the trial; returns the exit code."""
+    """Run what is left of the trial; returns the exit code."""
     trial = Trial.from_json(sys.stdin.readline())
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     try:

@@ -49,10 +49,10 @@ LAPTOP_VISION: Settings = {
 
 
 def architecture(laptop: bool) -> Sweep:
-    """From a plain network to FlashSAC, one component more at each step.
+    """The six steps from a plain network to FlashSAC, each with one component more.
 
-    Without BatchNorm there are no statistics that current and next states could share, so both steps before it evaluate
-    them apart, as a plain SAC does."""
+    The first two have no BatchNorm, so current and next states share no statistics. They evaluate them apart, as a
+    plain SAC does."""
     settings: Settings = {
         "agent.residual": False,
         "agent.batch_norm": False,
@@ -161,7 +161,7 @@ BUILT_IN: dict[str, Callable[[bool], Sweep]] = {
     "ablation/exploration": exploration,
     **{f"paper/{name}": functools.partial(_benchmark, name) for name in BENCHMARKS},
 }
-"""By name, the function that makes a sweep: of full size, or for a laptop."""
+"""The function that makes each sweep, of full size or for a laptop."""
 
 
 def built_in(name: str, *, laptop: bool) -> Sweep:

@@ -26,7 +26,7 @@ LOOK_ELSEWHERE = 5.0
 
 
 class State(enum.Enum):
-    """Where a trial stands. The value is the word that the user sees."""
+    """The state of a trial. The value is the word that the user sees."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -75,7 +75,7 @@ def look_at(trials: Sequence[Trial]) -> list[Status]:
 
 
 class Driver:
-    """Brings every trial to its end."""
+    """The loop that brings every trial to its end."""
 
     def __init__(self, statuses: list[Status], launcher: Launcher, view: View, *, retries: int = 1):
         self.statuses = statuses

@@ -87,7 +87,7 @@ class SweepView:
         )
 
     def _table(self, statuses: Sequence[Status], total: str) -> Any:
-        """Only trials at work and failed ones have rows: all of them would not fit on a screen."""
+        """The rows of trials at work and of failed ones: all of them would not fit on a screen."""
         from rich.table import Table
 
         table = Table(*("task", "variant", "seed", "state", "step", "speed", "return", "left"), caption=total)

@@ -39,7 +39,7 @@ class Trial:
     """The file that takes the output of its process."""
     preset: PresetName | None
     settings: dict[str, Any]
-    """By flat names such as agent.target_std."""
+    """The settings that differ from the preset, by flat names such as agent.target_std."""
     algorithm: str | None = None
     """The baseline to train, or None for FlashSAC."""
 
@@ -131,8 +131,8 @@ def _differences(trial: Trial) -> list[str]:
 def next_command(trial: Trial) -> list[str] | None:
     """The arguments of `flashsac` for what is left to do; None if the trial is finished.
 
-    Only the process that holds the trial's lock may call this: a run that was killed before its first checkpoint cannot
-    go on, so it is deleted and begun again."""
+    Only the process that holds the trial's lock may call this. A run that was killed before its first checkpoint cannot
+    go on: it is deleted and begun again."""
     check_same_settings(trial)
     if is_finished(trial):
         return None

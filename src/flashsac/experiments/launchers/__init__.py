@@ -1,1 +1,1 @@
-"""Where the trials of a sweep run: on this machine, on a SLURM cluster, on Ray."""
+"""The places where trials of a sweep run: this machine, a SLURM cluster, Ray."""

@@ -13,7 +13,7 @@ from flashsac.system.memory import available_memory
 
 
 class LocalLauncher:
-    """As many trials at a time as there are cores, or GPUs where there are some."""
+    """A launcher of as many trials at a time as there are cores, or GPUs where there are some."""
 
     def __init__(self, jobs: int | None = None, gpus: Sequence[str] | None = None, memory: float | None = None):
         """`gpus` are values of CUDA_VISIBLE_DEVICES (default: those that this process sees). `memory` is what all

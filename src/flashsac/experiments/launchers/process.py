@@ -68,7 +68,7 @@ class TrialProcess:
 
 
 def run_trial(trial: Trial, environment: dict[str, str] | None = None, folder: str | None = None) -> int:
-    """Do what is left of a trial, wait for it, and return the exit code. An interruption stops the trial in order."""
+    """Run what is left of a trial and return the exit code. An interruption stops the trial in order."""
     process = TrialProcess(trial, environment, folder)
     try:
         while (code := process.poll()) is None:
