@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 
-COMMANDS = ("train", "resume", "eval", "play", "report", "export", "deploy", "list", "bench")
+COMMANDS = ("train", "resume", "eval", "play", "report", "sweep", "export", "deploy", "list", "bench")
 """Each is a module beside this one, with a function `main(arguments) -> exit code`."""
 
 USAGE = """\
@@ -20,6 +20,7 @@ FlashSAC: fast, stable off-policy reinforcement learning for robots.
   resume RUN [--device NAME]         go on with a run       flashsac resume runs/cheetah
   eval RUN [--episodes N]            measure a policy       flashsac eval runs/cheetah
   play RUN [--out FILE]              watch it               flashsac play runs/cheetah
+  sweep WHAT --out DIR [...]         train many runs        flashsac sweep ablation/exploration --laptop --out runs/explore
   report RUN ... --out DIR           draw learning curves   flashsac report runs --out curves
   export RUN [--out FILE]            write it as ONNX       flashsac export runs/g1 --out g1.onnx
   deploy FILE [--robot NAME]         run it on a robot      flashsac deploy g1.onnx --robot mujoco
@@ -80,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}{hint}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
-        training = arguments[0] in ("train", "resume")
+        training = arguments[0] in ("train", "resume", "sweep")
         line = f"stopped at once{'; checkpoints that were saved before are whole' if training else ''}"
         print("\n".join((line, *_notes(error))), file=sys.stderr)
         return 130

@@ -41,15 +41,20 @@ class _Stdout:
         return getattr(self._file, name)
 
 
+def console_of(quiet: bool = False) -> Any:
+    """A console of rich on standard output, whose errors end nothing."""
+    from rich.console import Console
+
+    stdout: Any = _Stdout()
+    return Console(file=stdout, highlight=False, quiet=quiet, soft_wrap=True)
+
+
 class Progress:
     """A live bar with the time left on a terminal, plain lines elsewhere. Everything the user sees while training goes
     here."""
 
     def __init__(self, total: int, quiet: bool = False):
-        from rich.console import Console
-
-        stdout: Any = _Stdout()
-        self._console = Console(file=stdout, highlight=False, quiet=quiet, soft_wrap=True)
+        self._console = console_of(quiet)
         self._total, self._quiet, self._said = total, quiet, 0.0
         self._shown = (0, 0.0)  # step and training seconds of the last line
         self._pace: tuple[int, float] | None = None  # step and time of the first row after learning began
@@ -114,7 +119,7 @@ class Progress:
             self._pace = (step, time.monotonic())
         first, since = self._pace
         return (
-            f"left {_clock((time.monotonic() - since) / (step - first) * (self._total - step))}" if step > first else ""
+            f"left {clock((time.monotonic() - since) / (step - first) * (self._total - step))}" if step > first else ""
         )
 
     def close(self) -> None:
@@ -122,7 +127,8 @@ class Progress:
             self._bar.stop()
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """A duration: 1:05 or 2:00:07."""
     minutes, seconds = divmod(math.ceil(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,176 @@
+"""The driver of a sweep: what is finished is skipped, what is left is started, what failed is tried again.
+
+All it knows lies in the run directories. Another driver may work on the same sweep, here or on another machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import signal
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from flashsac.errors import RunDirectoryError
+from flashsac.experiments.launchers.base import Job, Launcher
+from flashsac.experiments.launchers.process import BUSY, STOPPED
+from flashsac.experiments.trial import Trial, check_same_settings, is_busy, is_finished, last_lines
+from flashsac.training.interrupts import graceful_stop
+
+POLL = 0.5
+"""Seconds between looks at the trials."""
+SHOWN = 3
+"""How many runs with other settings an error names."""
+LOOK_ELSEWHERE = 5.0
+"""Seconds between looks at trials that another driver has."""
+
+
+class State(enum.Enum):
+    """The state of a trial. The value is the word that the user sees."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ELSEWHERE = "elsewhere"
+    """Another driver works on it."""
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclasses.dataclass
+class Status:
+    """A trial, where it stands, and how often it has failed in this session."""
+
+    trial: Trial
+    state: State = State.WAITING
+    failures: int = 0
+    reason: str = ""
+    """Why it failed the last time."""
+    job: Job | None = None
+
+
+class View(Protocol):
+    """What the user sees."""
+
+    def say(self, line: str) -> None: ...
+    def show(self, statuses: Sequence[Status]) -> None: ...
+
+
+def look_at(trials: Sequence[Trial]) -> list[Status]:
+    """Return where every trial stands, before anything is started. Runs with other settings than theirs are an
+    error."""
+    problems, statuses = [], []
+    for trial in trials:
+        try:
+            check_same_settings(trial)
+        except RunDirectoryError as error:
+            problems.append(str(error))
+            continue
+        state = State.FINISHED if is_finished(trial) else State.ELSEWHERE if is_busy(trial) else State.WAITING
+        statuses.append(Status(trial, state))
+    if problems:
+        more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+        raise RunDirectoryError("\n  ".join(["this sweep and its runs do not agree:", *problems[:SHOWN], *more]))
+    return statuses
+
+
+class Driver:
+    """The loop that brings every trial to its end."""
+
+    def __init__(self, statuses: list[Status], launcher: Launcher, view: View, *, retries: int = 1):
+        self.statuses = statuses
+        self.stopping = False
+        self._launcher, self._view, self._retries = launcher, view, retries
+        self._looked_elsewhere = time.monotonic()
+
+    def run(self) -> int:
+        """Drive all trials; returns the exit code: 1 if some have failed, 130 if it was told to stop."""
+        with graceful_stop(self._stop):
+            try:
+                while self._work():
+                    time.sleep(POLL)
+            except BaseException:
+                for status in self._in(State.RUNNING):
+                    if status.job is not None:
+                        status.job.kill()
+                raise
+            finally:
+                self._view.show(self.statuses)
+        if self._in(State.STOPPED):
+            return STOPPED
+        return 1 if self._in(State.FAILED) else 0
+
+    def _work(self) -> bool:
+        """One round; True if there is more to do."""
+        for status in self._in(State.RUNNING):
+            self._collect(status)
+        if time.monotonic() - self._looked_elsewhere > LOOK_ELSEWHERE:
+            self._looked_elsewhere = time.monotonic()
+            for status in self._in(State.ELSEWHERE):
+                if not is_busy(status.trial):
+                    status.state = State.FINISHED if is_finished(status.trial) else State.WAITING
+        if self.stopping:
+            for status in self._in(State.WAITING, State.ELSEWHERE):
+                status.state = State.STOPPED
+        for status in self._in(State.WAITING):
+            self._start_if_possible(status)
+        self._view.show(self.statuses)
+        return bool(self._in(State.WAITING, State.RUNNING, State.ELSEWHERE))
+
+    def _in(self, *states: State) -> list[Status]:
+        return [status for status in self.statuses if status.state in states]
+
+    def _start_if_possible(self, status: Status) -> None:
+        running = [other.trial for other in self._in(State.RUNNING)]
+        if len(running) >= self._launcher.slots or not self._launcher.fits(status.trial, running):
+            return
+        if is_busy(status.trial):
+            status.state = State.ELSEWHERE
+            return
+        status.job = self._launcher.start(status.trial)
+        status.state = State.RUNNING
+
+    def _collect(self, status: Status) -> None:
+        """Note how a trial ended, if it has."""
+        code = status.job.poll() if status.job is not None else None
+        if code is None or (code != BUSY and is_busy(status.trial)):  # its launcher is gone, and it still saves
+            return
+        status.job = None
+        if code == BUSY:
+            status.state = State.ELSEWHERE
+        elif code == 0 and is_finished(status.trial):
+            status.state = State.FINISHED
+            self._view.say(f"finished: {status.trial.name}")
+        elif self.stopping:
+            status.state = State.STOPPED
+        else:
+            self._failed(status, code)
+
+    def _failed(self, status: Status, code: int) -> None:
+        status.failures += 1
+        status.reason = _reason(code)
+        again = status.failures <= self._retries
+        status.state = State.WAITING if again else State.FAILED
+        lines = [f"{status.trial.name}: {status.reason}{', it is tried again' if again else ''}. Its last lines:"]
+        self._view.say("\n  | ".join([*lines, *last_lines(status.trial)]))
+
+    def _stop(self) -> None:
+        """The first Ctrl-C."""
+        self.stopping = True
+        self._view.say("stopping: the trials that run save a checkpoint first; Ctrl-C again ends them at once")
+        for status in self._in(State.RUNNING):
+            if status.job is not None:
+                status.job.stop()
+
+
+def _reason(code: int) -> str:
+    if code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    return {0: "it ended before its last step", STOPPED: "somebody stopped it"}.get(code, f"it ended with code {code}")
+
+
+def sentence(statuses: Sequence[Status]) -> str:
+    """How many trials are in which state."""
+    counts = {state: sum(status.state == state for status in statuses) for state in State}
+    parts = [f"{count} {state.value}" for state, count in counts.items() if count]
+    return f"{len(statuses)} trials: {', '.join(parts)}"

@@ -1,0 +1,247 @@
+"""What a sweep consists of: files, arguments, built-in ones; and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from flashsac.cli.main import main
+from flashsac.config.checks import check, coerce
+from flashsac.config.presets import LAPTOP
+from flashsac.experiments.built_in import BUILT_IN, built_in
+from flashsac.experiments.launchers.local import LocalLauncher
+from flashsac.experiments.launchers.memory import trial_bytes
+from flashsac.experiments.settings import config_of
+from flashsac.experiments.sweep import Sweep, Variant
+from flashsac.experiments.sweep_file import read_sweep
+from flashsac.experiments.trial import Trial
+from tests.helpers import blocks
+
+FILE = """
+name = "std"
+tasks = ["mujoco:HalfCheetah-v4", "dmc:walker-walk"]
+seeds = 2
+preset = "laptop"
+[settings]
+steps = 30_000
+agent.batch_size = 64
+[variants.low]
+agent.target-std = 0.05
+[variants.sac]
+algorithm = "sac"
+steps = 10_000
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str) -> Path:
+        file = tmp_path / "sweep.toml"
+        file.write_text(text)
+        return file
+
+    return write
+
+
+def fails(*arguments: str, capsys) -> str:
+    assert main(["sweep", *arguments]) in (1, 2)
+    return capsys.readouterr().err
+
+
+def test_a_file_gives_every_task_variant_and_seed_once(write, tmp_path):
+    trials = read_sweep(write(FILE)).trials(tmp_path)
+    seen = {(trial.task, trial.variant, trial.seed): trial for trial in trials}
+    assert len(trials) == len(seen) == 2 * 2 * 2
+    assert len({trial.path for trial in trials}) == 8
+    low = seen["mujoco:HalfCheetah-v4", "low", 1]
+    assert low.path == str(tmp_path / "mujoco-HalfCheetah-v4" / "low" / "seed-1")
+    assert low.config() == dataclasses.replace(
+        LAPTOP,
+        steps=30_000,
+        seed=1,
+        run_dir=low.path,
+        agent=dataclasses.replace(LAPTOP.agent, batch_size=64, target_std=0.05),
+    )
+
+
+def test_a_trial_is_a_command_that_anybody_can_type(write, tmp_path):
+    trials = read_sweep(write(FILE)).trials(tmp_path)
+    low, sac = trials[0], trials[1]
+    given = "--preset laptop --seed 0 --run-dir".split()
+    assert low.command()[:-6] == ["train", "mujoco:HalfCheetah-v4", *given, low.path]
+    assert low.command()[-6:] == "--steps 30000 --agent.batch-size 64 --agent.target-std 0.05".split()
+    assert low.command(resume=True) == ["resume", low.path, "--task", "mujoco:HalfCheetah-v4"]
+    assert sac.command() == f"baseline sac {sac.task} --steps 10000 --seed 0 --run-dir {sac.path}".split()
+    assert Trial.from_json(low.to_json()) == low
+
+
+def test_the_files_of_the_page_are_sweeps(write, tmp_path):
+    first, second = (read_sweep(write(text)) for text in blocks("toml", "docs/experiments/sweep.md"))
+    assert len(first.trials(tmp_path)) == 2 * 3 * 3
+    assert second.search_trials == 20
+    assert {name: str(part) for name, part in second.space.items()} == {
+        "agent.learning_rate": "0.0001..0.001:log",
+        "agent.blocks": "1, 2, 3",
+    }
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("laptop", [False, True])
+def test_every_built_in_sweep_can_begin(name, laptop, tmp_path):
+    sweep = built_in(name, laptop=laptop)
+    trials = sweep.trials(tmp_path)
+    assert len(trials) == len(sweep)
+    assert sweep.seeds == ((0, 1000, 2000) if laptop else (0, 1000, 2000, 3000, 4000))
+    for trial in trials:
+        check(coerce(trial.config()))
+
+
+def test_paper_benchmarks_have_all_of_the_papers_tasks():
+    published = {"mujoco": 5, "dmc": 10, "myosuite": 10, "humanoidbench": 14, "gpu": 25, "vision": 8}
+    assert {name: len(built_in(f"paper/{name}", laptop=False).tasks) for name in published} == published
+
+
+def test_each_step_of_the_architecture_ablation_adds_one_part():
+    sweep = built_in("ablation/architecture", laptop=False)
+    configs = [config_of(sweep.tasks[0], sweep.preset, sweep.settings | v.settings) for v in sweep.variants]
+    first, last = configs[0].agent, configs[-1].agent
+    switches = "residual batch_norm cross_batch rms_norm reward_scaling weight_projection".split()
+    assert [getattr(first, name) for name in switches] == [False] * 6
+    assert first.value == "scalar"
+    assert last == config_of(sweep.tasks[0], "parallel", {}).agent
+    changed = [
+        {name for name in vars(a.agent) if getattr(a.agent, name) != getattr(b.agent, name)}
+        for a, b in itertools.pairwise(configs)
+    ]
+    steps = ["residual", "batch_norm cross_batch", "rms_norm", "value reward_scaling", "weight_projection"]
+    assert changed == [set(step.split()) for step in steps]
+
+
+def test_the_scaling_ablation_changes_one_thing_at_a_time():
+    full = {v.name: v.settings for v in built_in("ablation/scaling", laptop=False).variants}
+    assert full["batch_0.5k"] == {"agent.batch_size": 512}
+    assert full["buffer_0.1M"] == {"replay.capacity": 100_000}
+    assert full["width_critic1024_actor512"] == {"agent.critic_width": 1024, "agent.actor_width": 512}
+    assert full["utd8"]["agent.updates_per_transition"] == pytest.approx(8 / 1024)
+    assert len(full) == 1 + 4 + 3 + 4 + 3 + 4
+    laptop = {v.name: v.settings for v in built_in("ablation/scaling", laptop=True).variants}
+    assert laptop["width_critic64_actor32"] == {"agent.critic_width": 64, "agent.actor_width": 32}
+    assert laptop["buffer_3k"] == {"replay.capacity": 3_000}
+    assert "flashsac" in laptop
+
+
+def test_the_command_line_names_tasks_settings_and_variants(tmp_path, capsys):
+    arguments = ["mujoco:Hopper-v4", "mujoco:Ant-v4", "--laptop", "--out", str(tmp_path), "--dry-run"]
+    assert main(["sweep", *arguments, "--vary", "agent.target-std=0.1,0.2", "compile=on,off", "--seeds", "0,7"]) == 0
+    shown = capsys.readouterr().out
+    assert "16 trials: 16 waiting" in shown
+    assert "mujoco:Ant-v4 target_std_0.2-compile_off seed 7" in shown
+    assert main(["sweep", *arguments, "--set", "steps=2k", "--seeds", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "6 trials: 6 waiting" in shown
+    assert "0/2,000 steps" in shown
+    assert not list(tmp_path.iterdir())  # a dry run leaves nothing
+
+
+def test_a_count_of_seeds_of_a_built_in_sweep_means_the_papers(tmp_path, capsys):
+    assert main(["sweep", "paper/mujoco", "--laptop", "--seeds", "2", "--out", str(tmp_path), "--dry-run"]) == 0
+    assert "mujoco:Hopper-v4 flashsac seed 1000" in capsys.readouterr().out
+
+
+def test_the_list_names_the_built_in_sweeps(capsys):
+    assert main(["sweep", "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in BUILT_IN)
+    assert "120 runs, 36 with --laptop" in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("agent.target_sdt = 0.1", "there is no setting agent.target_sdt. Did you mean agent.target_std"),
+        ("batch_size = 64", "Did you mean agent.batch_size"),
+        ("seed = 3", "seeds decides it"),
+        ("agent.target_std = -1.0", "--agent.target-std must be above 0"),
+        ("agent.blocks = 1.5", "--agent.blocks must be a whole number"),
+        ('replay.storage = "tape"', "--replay.storage must be one of"),
+    ],
+)
+def test_a_wrong_setting_is_named_before_anything_starts(write, tmp_path, capsys, change, complaint):
+    file = write(f'tasks = ["mujoco:Hopper-v4"]\n[variants.x]\n{change}\n')
+    assert complaint in fails(str(file), "--out", str(tmp_path / "out"), capsys=capsys)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("tasks = [", "is no TOML file"),
+        ("seeds = 2", "which tasks?"),
+        ('task = ["a"]', "there is no key 'task'. Did you mean tasks"),
+        ('tasks = "mujoco:Hopper-v4"', "tasks has the wrong type"),
+        ('tasks = ["mujoco:Hoper-v4"]', "Did you mean mujoco:Hopper-v4"),
+        ('tasks = ["mujoco:Hopper-v4"]\npreset = "tiny"', "there is no preset 'tiny'"),
+        ('tasks = ["mujoco:Hopper-v4"]\nseeds = 0', "has no trials"),
+        ('tasks = ["mujoco:Hopper-v4"]\n[variants."a b"]\n[variants."a-b"]', "would share"),
+        ('tasks = ["mujoco:Hopper-v4"]\n[vary]\nsteps = 5', "steps needs a list of values"),
+        ('tasks = ["mujoco:Hopper-v4"]\n[variants.x]\nalgorithm = 3', "algorithm must be the name"),
+        ('tasks = ["mujoco:Hopper-v4"]\n[variants.x]\nalgorithm = "sac"\nagent.atoms = 5', "takes steps alone"),
+        ('tasks = ["mujoco:Hopper-v4"]\n[search]\nsteps = "many"', "LOW..HIGH"),
+        ('tasks = ["mujoco:Hopper-v4", "mujoco:Ant-v4"]\n[search]\nagent.blocks = "1..3"', "one task"),
+        ('tasks = ["mujoco:Hopper-v4"]\n[search]\nagent.blocks = "3..1"', "the lower end comes first"),
+        ('tasks = ["mujoco:Hopper-v4"]\n[search]\nagent.blocks = "0..3"', "--agent.blocks must be at least 1"),
+    ],
+)
+def test_a_wrong_file_is_refused(write, tmp_path, capsys, text, complaint):
+    assert complaint in fails(str(write(text)), "--out", str(tmp_path / "out"), "--dry-run", capsys=capsys)
+
+
+def test_wrong_arguments_are_refused(tmp_path, capsys):
+    out = ["--out", str(tmp_path)]
+    assert "which sweep?" in fails(*out, capsys=capsys)
+    assert "where to?" in fails("mujoco:Hopper-v4", capsys=capsys)
+    assert "Did you mean ablation/scaling" in fails("ablation/scalling", *out, capsys=capsys)
+    assert "write name=value" in fails("mujoco:Hopper-v4", *out, "--set", "steps", capsys=capsys)
+    assert "whole number" in fails("mujoco:Hopper-v4", *out, "--seeds", "few", capsys=capsys)
+    assert "--launcher slurm" in fails("mujoco:Hopper-v4", *out, "--slurm", "timeout_min=5", capsys=capsys)
+    assert "--jobs must be at least 1" in fails("mujoco:Hopper-v4", *out, "--jobs", "0", capsys=capsys)
+
+
+def trial(tmp_path: Path, **changes) -> Trial:
+    sweep = Sweep("t", ("mujoco:HalfCheetah-v4",), preset="laptop", settings={"steps": 30_000})
+    return dataclasses.replace(sweep.trials(tmp_path)[0], **changes)
+
+
+def test_memory_limits_how_many_trials_start(tmp_path):
+    one = trial(tmp_path)
+    launcher = LocalLauncher(jobs=8, gpus=[], memory=2.5 * trial_bytes(one))
+    assert launcher.fits(one, [one])
+    assert not launcher.fits(one, [one, one])
+    assert launcher.fits(trial(tmp_path, settings={"env.num_envs": 10**6}), [])  # alone: training itself refuses it
+
+
+def test_a_trials_memory_grows_with_its_replay(tmp_path):
+    small, large = (trial(tmp_path, settings={"steps": steps}) for steps in (30_000, 500_000))
+    row = 4 * (17 + 6 + 3)  # HalfCheetah: 17 observations, 6 actions; reward and two flags
+    assert math.isclose(trial_bytes(large) - trial_bytes(small), row * 470_000)
+
+
+def test_published_ablations_have_the_same_names():
+    """Curves of ours and of the paper lie over each other by these names."""
+    file = Path(__file__).parent / "published_ablations.json"
+    for group, names in json.loads(file.read_text()).items():
+        ours = {variant.name for variant in built_in(f"ablation/{group}", laptop=False).variants}
+        assert set(names) <= ours
+
+
+def test_every_variant_of_a_vary_table_is_crossed_with_the_named_ones(write, tmp_path):
+    text = 'tasks = ["mujoco:Hopper-v4"]\n[vary]\nagent.blocks = [1, 3]\n[variants.low]\nagent.target_std = 0.05\n'
+    sweep = read_sweep(write(text))
+    assert sweep.variants == tuple(
+        Variant(f"low-blocks_{blocks}", {"agent.target_std": 0.05, "agent.blocks": blocks}) for blocks in (1, 3)
+    )
