@@ -111,7 +111,7 @@ def _by_algorithm(runs: list[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
     groups: dict[str, list[EvaluatedRun]] = defaultdict(list)
     for run in runs:
         algorithm, library = (run.settings.get(name) for name in ("algorithm", "library"))
-        groups[f"{algorithm} ({library})" if algorithm else LABEL].append(run)
+        groups[f"{algorithm} ({str(library).partition(' ')[0]})" if algorithm else LABEL].append(run)
     return groups
 
 

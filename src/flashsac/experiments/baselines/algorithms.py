@@ -6,9 +6,11 @@ import dataclasses
 import importlib
 import json
 import math
+import os
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from flashsac.errors import FlashSACError, MissingExtra
@@ -35,18 +37,18 @@ class Algorithm:
     """Where we leave the defaults of the library."""
 
 
-_SB3 = dict(module=f"{HERE}.stable_baselines", packages=("stable-baselines3",))
-_SBX = dict(module=f"{HERE}.sbx", packages=("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "optax"))
-ALGORITHMS: dict[str, Algorithm] = {
+_SB3, _SBX = f"{HERE}.stable_baselines", f"{HERE}.sbx"
+_JAX = ("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "optax")
+ALGORITHMS = {
     algorithm.name: algorithm
     for algorithm in (
         Algorithm("ppo", f"{HERE}.rsl_rl", "PPO", ("rsl-rl-lib",), num_envs=128),
-        Algorithm("sac", kind="SAC", **_SB3),
-        # Without noise, which is the library's default, TD3 would not explore. The paper's standard deviation:
-        Algorithm("td3", kind="TD3", changes={"action_noise": 0.1}, **_SB3),
-        Algorithm("crossq", kind="CrossQ", **_SBX),
-        Algorithm("tqc", kind="TQC", **_SBX),
-        Algorithm("sbx-sac", kind="SAC", **_SBX),
+        Algorithm("sac", _SB3, "SAC", ("stable-baselines3",)),
+        # The library's default is no noise, but then TD3 does not explore. This is its paper's standard deviation.
+        Algorithm("td3", _SB3, "TD3", ("stable-baselines3",), changes={"action_noise": 0.1}),
+        Algorithm("crossq", _SBX, "CrossQ", _JAX),
+        Algorithm("tqc", _SBX, "TQC", _JAX),
+        Algorithm("sbx-sac", _SBX, "SAC", _JAX),
     )
 }
 
@@ -90,6 +92,18 @@ def find_algorithm(name: str) -> Algorithm:
             f"there is no baseline '{name}'; there are {', '.join(ALGORITHMS)}.{did_you_mean(name, ALGORITHMS)}"
         )
     return ALGORITHMS[name]
+
+
+def limit_threads(threads: int | None) -> None:
+    """Let the networks use so many CPU threads: by default what OMP_NUM_THREADS says, which torch reads by itself.
+
+    JAX reads its settings when it is imported. It computes on the CPU, unless JAX_PLATFORMS says otherwise."""
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    given = str(threads or os.environ.get("OMP_NUM_THREADS", ""))
+    if given.isdigit():
+        os.environ.setdefault("NPROC", given)  # the size of XLA's pools of threads
 
 
 def learner_class(algorithm: Algorithm) -> type[Learner]:

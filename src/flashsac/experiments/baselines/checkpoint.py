@@ -49,6 +49,11 @@ def save(run_dir: Path, task: str, record: dict[str, Any], step: int, state: dic
         remove_tree(path)
 
 
+def with_number_keys(state: dict[str, Any]) -> dict[str, Any]:
+    """The state of a torch optimizer as it was: it counts parameters by number, but the keys of JSON are texts."""
+    return state | {"state": {int(key): value for key, value in state["state"].items()}}
+
+
 def load(run_dir: Path, task: str, record: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
     """Step and state of the newest checkpoint; None if there is none yet."""
     newest = next(iter(layout.checkpoint_folders(run_dir / layout.CHECKPOINTS)), None)

@@ -9,9 +9,8 @@ from typing import Any
 from flashsac.config.checks import check, coerce
 from flashsac.config.schema import TrainConfig, from_dict
 from flashsac.errors import FlashSACError, RunDirectoryError, UnsupportedSpace
-from flashsac.experiments.baselines.algorithms import Algorithm, find_algorithm, hyperparameters
+from flashsac.experiments.baselines.algorithms import Algorithm, find_algorithm, hyperparameters, limit_threads
 from flashsac.experiments.baselines.source import NUMBERS_ONLY
-from flashsac.experiments.baselines.threads import limit_threads
 from flashsac.runs.directory import read_record
 from flashsac.runs.metrics import read_metrics
 from flashsac.runs.provenance import version, versions
@@ -45,7 +44,7 @@ class Plan:
         found = {name: version(name) for name in self.algorithm.packages}
         return {
             "algorithm": self.algorithm.name,
-            "library": self.algorithm.packages[0],
+            "library": f"{self.algorithm.packages[0]} {found[self.algorithm.packages[0]]}",
             "hyperparameters": self.hyperparameters,
             "config": length | {"threads": self.threads} | {name: values[name] for name in RECORDED},
             "versions": versions() | {name: number for name, number in found.items() if number},

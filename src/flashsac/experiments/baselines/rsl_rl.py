@@ -16,7 +16,7 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 from torch import Tensor
 
-from flashsac.experiments.baselines.optimizer_state import with_number_keys
+from flashsac.experiments.baselines.checkpoint import with_number_keys
 from flashsac.experiments.baselines.source import Source
 from flashsac.types import CPU, Obs
 

@@ -23,9 +23,7 @@ class JaxOffPolicy(OffPolicy):
     def _load_networks(self, saved: dict[str, Any]) -> None:
         for name, owner, state in self._states():
             leaves, tree = jax.tree.flatten(state)
-            restored = [
-                jax.numpy.asarray(new, np.asarray(old).dtype) for old, new in zip(leaves, saved[name], strict=True)
-            ]
+            restored = [jax.numpy.asarray(new) for _, new in zip(leaves, saved[name], strict=True)]
             if [np.shape(leaf) for leaf in leaves] != [leaf.shape for leaf in restored]:
                 raise ValueError(f"{name} has other shapes")
             setattr(owner, name, jax.tree.unflatten(tree, restored))

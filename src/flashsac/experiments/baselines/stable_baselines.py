@@ -12,11 +12,10 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.noise import NormalActionNoise
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
-from flashsac.experiments.baselines.optimizer_state import with_number_keys
+from flashsac.experiments.baselines.checkpoint import with_number_keys
 from flashsac.experiments.baselines.source import Source
 from flashsac.types import Obs
 
@@ -104,7 +103,7 @@ class OffPolicy:
         size = source.spec.action_dim
         given["action_noise"] = NormalActionNoise(np.zeros(size), np.full(size, noise)) if noise else None
         given["policy_kwargs"] = dict(given["policy_kwargs"])  # the library writes into it
-        self.model: OffPolicyAlgorithm = getattr(self.library, kind)(
+        self.model: Any = getattr(self.library, kind)(
             env=Environments(source), seed=seed, device="cpu", replay_buffer_class=ValidReplay, **given
         )
         self.model.set_logger(Logger(folder=None, output_formats=[]))
@@ -120,7 +119,7 @@ class OffPolicy:
         return self.model._n_updates
 
     def advance(self) -> None:
-        self.model.learn(1, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
+        self.model.learn(1, log_interval=None, reset_num_timesteps=False)
 
     def act(self, obs: Obs) -> Tensor:
         action, _ = self.model.predict(as_array(obs), deterministic=True)
@@ -128,7 +127,6 @@ class OffPolicy:
 
     def state_dict(self) -> dict[str, Any]:
         model, buffer = self.model, self.model.replay_buffer
-        assert buffer is not None
         end = buffer.buffer_size if buffer.full else buffer.pos
         replay: dict[str, Any] = {name: getattr(buffer, name)[:end] for name in ROWS}
         counters = {name: getattr(model, name) for name in COUNTERS}
@@ -140,7 +138,6 @@ class OffPolicy:
         if networks_only:
             return
         buffer, memory = self.model.replay_buffer, state["memory"]
-        assert buffer is not None
         for name in ROWS:
             rows = memory["replay"][name]
             getattr(buffer, name)[: len(rows)] = rows
