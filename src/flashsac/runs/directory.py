@@ -191,7 +191,7 @@ def refuse_baseline(record: dict[str, Any]) -> None:
     if is_baseline(record):
         raise OtherAlgorithm(
             f"this is a run of the baseline {record[BASELINE[0]]!s:.40}, which has no FlashSAC policy. Its evaluations are "
-            "in metrics.csv, and `flashsac report` draws them. `flashsac resume` goes on with it."
+            "in metrics.csv, where `flashsac report` reads them, and videos/final.mp4 shows it. `flashsac resume` goes on with it."
         )
 
 

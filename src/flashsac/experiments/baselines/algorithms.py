@@ -34,7 +34,7 @@ class Algorithm:
     """The library's distribution, then those that it computes with."""
     num_envs: int = 1
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Where we leave the defaults of the library."""
+    """Our changes to the defaults of the library."""
 
 
 _SB3, _SBX = f"{HERE}.stable_baselines", f"{HERE}.sbx"

@@ -30,7 +30,7 @@ class Plan:
     algorithm: Algorithm
     task: str
     config: TrainConfig
-    """Only RECORDED and `steps` count: the rest is FlashSAC's."""
+    """The settings of a run. RECORDED and `steps` count; the others are FlashSAC's."""
     hyperparameters: dict[str, Any]
     minutes: float | None = None
     """Minutes of training, in place of `steps`."""

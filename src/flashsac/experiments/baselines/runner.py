@@ -32,7 +32,7 @@ ROWS, EVALUATIONS, CHECKPOINTS = 200, 20, 10
 
 
 class Schedule:
-    """When the run ends, and when a row, an evaluation and a checkpoint are due."""
+    """The end of the run, and the moments of its rows, evaluations and checkpoints."""
 
     def __init__(self, plan: Plan):
         log, evaluate, save = (float(every) for every in intervals(plan.config))

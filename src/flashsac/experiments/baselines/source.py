@@ -17,7 +17,7 @@ NUMBERS_ONLY = "The baselines learn from one vector of numbers: choose a task th
 
 
 class Source:
-    """Steps the environments, keeps the newest observation, and counts what FlashSAC's trainer counts."""
+    """The environments with their newest observation, and the counts that FlashSAC's trainer keeps."""
 
     def __init__(self, env: VecEnv, task: str, max_invalid: float, say: Callable[[str], None]):
         if env.spec.pixels or env.spec.history:
