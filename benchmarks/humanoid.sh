@@ -1,7 +1,7 @@
 #!/bin/sh
 # The humanoid on a CPU: playground:G1JoystickFlatTerrain with FlashSAC, with PPO for as long, and FlashSAC's best policy in plain MuJoCo.
 #   sh benchmarks/humanoid.sh [NAME ...]      all, or flashsac ppo deploy; two hours, two hours, five minutes, on two cores with nothing else running
-# Interrupted, FlashSAC goes on where it was. What PPO and the curves need of it is kept with the results, so that they can be made another day. PPO needs: pip install -c constraints.txt "rsl-rl-lib==5.4.2"
+# Interrupted, FlashSAC goes on where it was. What PPO and the curves need of it is kept with the results, so that they can be made another day. PPO needs: pip install -c constraints.txt "flashsac[baselines]"
 set -eu
 cd "$(dirname "$0")/.."
 task=playground:G1JoystickFlatTerrain
@@ -32,9 +32,12 @@ for name in "$@"; do
             keep flashsac
             ;;
         ppo)
-            .venv/bin/python benchmarks/ppo.py $task --run-dir $runs/ppo --as-long-as $out/flashsac
+            if [ -f $runs/ppo/config.json ]; then
+                .venv/bin/flashsac resume $runs/ppo
+            else
+                .venv/bin/flashsac baseline ppo $task --run-dir $runs/ppo --as-long-as $out/flashsac --eval.episodes 20
+            fi
             keep ppo
-            cp $runs/ppo/ppo.json $out/ppo # config.json's settings are FlashSAC's
             .venv/bin/flashsac report flashsac=$out/flashsac ppo=$out/ppo --out $out
             ;;
         deploy)

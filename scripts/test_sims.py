@@ -66,7 +66,7 @@ SIMS = (
         "mjlab",
         "mjlab",
         "mjlab:Mjlab-Cartpole-Swingup",
-        "sims/test_mjlab.py sims/test_rsl_rl.py integrations experiments/test_ppo.py tasks",
+        "sims/test_mjlab.py sims/test_rsl_rl.py integrations tasks",
         num_envs=64,
     ),
     Sim("maniskill", "maniskill", "maniskill:PullCube-v1", "sims/test_maniskill.py", num_envs=2),

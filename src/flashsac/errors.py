@@ -38,6 +38,10 @@ class RunDirectoryError(FlashSACError):
     """The run directory exists, is in use, or holds something else."""
 
 
+class OtherAlgorithm(FlashSACError):
+    """A run directory holds a baseline's run, and what was asked for works with FlashSAC's own."""
+
+
 class UntrustedRun(FlashSACError):
     """A run directory names a module, and nobody has said that its code may run."""
 

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 
-COMMANDS = ("train", "resume", "eval", "play", "report", "sweep", "export", "deploy", "list", "bench")
+COMMANDS = ("train", "resume", "eval", "play", "sweep", "baseline", "report", "export", "deploy", "list", "bench")
 """Each is a module beside this one, with a function `main(arguments) -> exit code`."""
 
 USAGE = """\
@@ -26,6 +26,7 @@ FlashSAC: fast, stable off-policy reinforcement learning for robots.
   deploy FILE [--robot NAME]         run it on a robot      flashsac deploy g1.onnx --robot mujoco
   list [SUITE or WORD]               simulators and tasks   flashsac list dmc
   bench [--compare FILE]             speed and memory here  flashsac bench --out bench.csv
+  baseline ALGO TASK [...]           another algorithm      flashsac baseline sac mujoco:HalfCheetah-v4
 
 TASK is suite:task, or module:function of your own that makes a Gymnasium environment.
 RUN is a run directory (or, for eval, play and export, a checkpoint or a policy file). `flashsac COMMAND --help` says more.
@@ -81,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}{hint}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
-        training = arguments[0] in ("train", "resume", "sweep")
+        training = arguments[0] in ("train", "resume", "sweep", "baseline")
         line = f"stopped at once{'; checkpoints that were saved before are whole' if training else ''}"
         print("\n".join((line, *_notes(error))), file=sys.stderr)
         return 130

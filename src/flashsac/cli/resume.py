@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from flashsac.cli.parsing import Run, TrustRun, parse
+from flashsac.errors import FlashSACError
 
 REFUSAL = """\
 the settings of a run are fixed when it begins. A resumed run must end as if it had never stopped, and its learning \
@@ -36,6 +37,16 @@ def main(arguments: list[str]) -> int:
     """The command."""
     question = "which run? usage: flashsac resume RUN"
     options = parse(ResumeOptions, arguments, "resume", question=question, refusal=REFUSAL)
+    from flashsac.runs.directory import is_baseline, read_record
+
+    if is_baseline(read_record(options.run)):
+        if options.device or options.steps or options.run_dir:
+            raise FlashSACError(
+                "a baseline goes on as it began, where it lies: leave --device, --steps and --run-dir out."
+            )
+        from flashsac.experiments.baselines.start import resume
+
+        return resume(options.run, options.task, trust_run=options.trust_run)
     from flashsac import api
 
     result = api.resume(

@@ -26,6 +26,9 @@ BOOKKEEPING = {
     "max_invalid",
     "eval.every",
     "replay.storage",
+    "library",
+    "minutes",
+    "threads",
 }
 """Settings that do not change what a run learns: runs that differ in these alone share a curve."""
 MOST_NAMED = 3
@@ -81,13 +84,38 @@ def flatten(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differing_settings(runs: list[EvaluatedRun]) -> list[str]:
-    """Return the names of the settings that are not the same in all runs, bookkeeping left out."""
+    """Return the names of the settings that are not the same in all runs of an algorithm, bookkeeping left out."""
+    by_algorithm = _by_algorithm(runs)
+    if len(by_algorithm) > 1:  # each has settings of its own
+        names = dict.fromkeys(name for some in by_algorithm.values() for name in differing_settings(some))
+        return list(names)
     names = dict.fromkeys(name for run in runs for name in run.settings)
     return [name for name in names if name not in BOOKKEEPING and len({_value(run, name) for run in runs}) > 1]
 
 
 def split_by_settings(runs: list[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
-    """Return runs of the same settings together, by a label that names how they differ from the others."""
+    """Return runs of the same algorithm and settings together, by a label that names how they differ from the
+    others."""
+    by_algorithm = _by_algorithm(runs)
+    if len(by_algorithm) > 1 or LABEL not in by_algorithm:
+        return {
+            algorithm if label == LABEL else f"{algorithm} {label}": some
+            for algorithm, same in by_algorithm.items()
+            for label, some in _split(same).items()
+        }
+    return _split(runs)
+
+
+def _by_algorithm(runs: list[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
+    """Return the runs of each algorithm, by its name in the legend: "flashsac", "sac (stable-baselines3)"."""
+    groups: dict[str, list[EvaluatedRun]] = defaultdict(list)
+    for run in runs:
+        algorithm, library = (run.settings.get(name) for name in ("algorithm", "library"))
+        groups[f"{algorithm} ({str(library).partition(' ')[0]})" if algorithm else LABEL].append(run)
+    return groups
+
+
+def _split(runs: list[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
     names = differing_settings(runs)
     if not names:
         return {LABEL: runs}

@@ -67,16 +67,18 @@ def _separate(task: str, given: dict[str, list[EvaluatedRun]], say: Say) -> dict
     out: dict[str, list[EvaluatedRun]] = {}
     for name, runs in given.items():
         different = ", ".join(flag(setting) for setting in differing_settings(runs))
-        if different and name == LABEL:
-            say(
-                f"note: the runs on {task} differ in {different}. Each combination has its own curve; "
-                "NAME=PATH puts runs into one."
-            )
-            prefix = f"{name} " if len(given) > 1 else ""
-            out |= {f"{prefix}{label}": some for label, some in split_by_settings(runs).items()}
+        groups = split_by_settings(runs)
+        if name == LABEL:
+            if different:
+                say(
+                    f"note: the runs on {task} differ in {different}. Each combination has its own curve; "
+                    "NAME=PATH puts runs into one."
+                )
+            prefix = f"{name} " if different and len(given) > 1 else ""
+            out |= {f"{prefix}{label}": some for label, some in groups.items()}
             continue
-        if different:
-            say(f"warning: the runs of {name} on {task} differ in {different}, and share one curve")
+        if len(groups) > 1:
+            say(f"warning: the runs of {name} on {task} differ in {different or 'algorithm'}, and share one curve")
         out[name] = runs
     for name, runs in out.items():
         for seed, paths in repeated_seeds(runs).items():

@@ -8,21 +8,19 @@ import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import BadSimulation, EvaluationAbandoned, FlashSACError
 from flashsac.policies.find import PolicyOnTask
-from flashsac.policies.policy import Policy
+from flashsac.policies.policy import Acting, Policy
 from flashsac.sims.base import no_exit
 from flashsac.sims.make import make_env
 from flashsac.sims.user_env import more_like
 from flashsac.system.files import replacing
-from flashsac.types import Obs
 
 MAX_PARALLEL = 16
 MAX_STEPS = 10_000
@@ -95,12 +93,6 @@ class Evaluation:
                 writer.writerow(
                     (task, i, f"{total:.6g}", f"{length:.0f}", "" if math.isnan(success) else f"{success:g}")
                 )
-
-
-class Acting(Protocol):
-    """Anything that chooses actions in [-1, 1]: a policy, or what another algorithm has trained."""
-
-    def act(self, obs: Obs) -> Tensor: ...
 
 
 class Evaluator:

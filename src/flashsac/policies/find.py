@@ -12,7 +12,7 @@ from flashsac.config.schema import EnvConfig
 from flashsac.errors import CheckpointError, FlashSACError, UntrustedRun
 from flashsac.policies.policy import Policy, read_policy
 from flashsac.runs import layout
-from flashsac.runs.directory import read_config
+from flashsac.runs.directory import read_config, read_record, refuse_baseline
 from flashsac.runs.seal import MALFORMED, parse_object
 from flashsac.sims.catalog import check_task
 from flashsac.sims.user_env import file_of, module_of
@@ -41,6 +41,8 @@ def policy_file(path: Path, checkpoint: str | int | None = None) -> Path:
     newest = [file for (file,) in steps.values()]
     best = [file for file in (folder / layout.BEST,) if file.exists()]
     if not best + newest:
+        if run := layout.run_of(path):
+            refuse_baseline(read_record(run))
         raise CheckpointError(
             f"there is no policy in {path}: it is no run directory, or its run has saved no checkpoint yet."
         )

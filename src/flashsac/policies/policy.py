@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -32,6 +32,12 @@ _MEANING = {
     "history": "the vectors before the newest one, one after the other, the oldest first",
     "pixels": "uint8, channels before rows and columns, the newest frames one after the other along the channels, the oldest first",
 }
+
+
+class Acting(Protocol):
+    """Anything that chooses actions in [-1, 1]: a policy, or what another algorithm has trained."""
+
+    def act(self, obs: Obs) -> Tensor: ...
 
 
 class Policy:

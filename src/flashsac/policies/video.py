@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from flashsac.config.schema import EnvConfig
 from flashsac.errors import FlashSACError, RenderError
-from flashsac.policies.policy import Policy, read_policy
+from flashsac.policies.policy import Acting, Policy, read_policy
 from flashsac.sims.make import make_env
 from flashsac.sims.user_env import more_like
 from flashsac.system.children import PythonChild
@@ -50,7 +50,7 @@ def record(
     policy itself knows of it. RenderError says what to install."""
     policy = read_policy(policy) if isinstance(policy, Path) else policy
     task = policy.named_task() if task is None else task
-    env = _to_draw(env or policy.env_config())
+    env = to_draw(env or policy.env_config())
     say = say or (lambda line: None)
     if isinstance(task, str):
         _record_apart(policy, task, env, out, seed, seconds, say)
@@ -62,7 +62,7 @@ def record(
         raise RenderError(f"no video: {_reason(error)}") from error
 
 
-def _to_draw(env: EnvConfig) -> EnvConfig:
+def to_draw(env: EnvConfig) -> EnvConfig:
     """One environment, on whichever engine draws best, unless the settings are those of one engine."""
     return dataclasses.replace(env, num_envs=1, overlap=False, engine=env.engine if env.options else "auto")
 
@@ -84,14 +84,18 @@ def _record_apart(policy: Policy, task: str, env: EnvConfig, out: Path, seed: in
         file = Path(folder) / "policy.safetensors"
         policy.save(file)
         settings = json.dumps(dataclasses.asdict(env))
-        arguments = (str(file), task, settings, str(out), str(seed), str(seconds))
-        with PythonChild("-m", "flashsac.policies.video", *arguments, stdout=subprocess.PIPE, text=True) as child:
-            child.kill_after(PATIENCE)
-            assert child.process.stdout is not None
-            for line in child.process.stdout:
-                if line.startswith(MARK):
-                    say(line.removeprefix(MARK).rstrip())
-            code, said, in_time = child.wait(), child.last_line(), not child.timed_out
+        draw_apart("flashsac.policies.video", (str(file), task, settings, str(out), str(seed), str(seconds)), task, say)
+
+
+def draw_apart(module: str, arguments: Sequence[str], task: str, say: Say) -> None:
+    """Run a module that draws (see `drawing`) in a process of its own. RenderError says what to install."""
+    with PythonChild("-m", module, *arguments, stdout=subprocess.PIPE, text=True) as child:
+        child.kill_after(PATIENCE)
+        assert child.process.stdout is not None
+        for line in child.process.stdout:
+            if line.startswith(MARK):
+                say(line.removeprefix(MARK).rstrip())
+        code, said, in_time = child.wait(), child.last_line(), not child.timed_out
     if code == 0:
         return
     reason = said or f"the renderer died with code {code}"
@@ -102,14 +106,15 @@ def _record_apart(policy: Policy, task: str, env: EnvConfig, out: Path, seed: in
     raise RenderError(f"no video of {task}: {reason.rstrip('.')}.{hint}")
 
 
-def record_here(policy: Policy, task: Any, config: EnvConfig, out: Path, seed: int, seconds: float, say: Say) -> Path:
+def record_here(policy: Acting, task: Any, config: EnvConfig, out: Path, seed: int, seconds: float, say: Say) -> Path:
     """The drawing itself, in this process."""
     import imageio.v2 as imageio
 
     env = make_env(more_like(task), config, render=True)
     fps, total, said = env.spec.fps, max(1, round(seconds * env.spec.fps)), time.monotonic()
     try:
-        policy.check_fits(env.spec)
+        if isinstance(policy, Policy):
+            policy.check_fits(env.spec)
         obs = env.reset(seed)
         frame = _even(env.render())  # what cannot be drawn leaves neither a file nor a directory behind
         out.parent.mkdir(exist_ok=True)  # a run's videos
@@ -150,7 +155,7 @@ def show(policy: Policy, task: Any, config: EnvConfig, *, seed: int, seconds: fl
         raise RenderError(
             "matplotlib found no window toolkit. Install one (apt-get install python3-tk), or use --out FILE."
         )
-    env = make_env(task, _to_draw(config), render=True)
+    env = make_env(task, to_draw(config), render=True)
     try:
         policy.check_fits(env.spec)
         obs = env.reset(seed)
@@ -179,23 +184,22 @@ def _reason(error: Exception) -> str:
     return f"{name}: {text}" if text else f"the environment could not be drawn ({name})"
 
 
-def main(arguments: list[str]) -> int:
-    policy_file, task, settings, out, seed, seconds = arguments
-    say = lambda line: print(f"{MARK}{line}", flush=True)
+def drawing(draw: Callable[[Say], Any]) -> int:
+    """What the main function of a module that draws does; returns its exit code."""
     try:
-        record_here(
-            read_policy(Path(policy_file)),
-            task,
-            EnvConfig(**json.loads(settings)),
-            Path(out),
-            int(seed),
-            float(seconds),
-            say,
-        )
+        draw(lambda line: print(f"{MARK}{line}", flush=True))
     except Exception as error:  # whatever a renderer throws; the caller prints this line
         print(_reason(error), file=sys.stderr)
         return 1
     return 0
+
+
+def main(arguments: list[str]) -> int:
+    policy, task, settings, out, seed, seconds = arguments
+    env = EnvConfig(**json.loads(settings))
+    return drawing(
+        lambda say: record_here(read_policy(Path(policy)), task, env, Path(out), int(seed), float(seconds), say)
+    )
 
 
 if __name__ == "__main__":

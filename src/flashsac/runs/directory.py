@@ -17,7 +17,7 @@ import filelock
 
 from flashsac.config.checks import check, coerce
 from flashsac.config.schema import TrainConfig, from_dict, to_dict
-from flashsac.errors import FlashSACError, RunDirectoryError
+from flashsac.errors import FlashSACError, OtherAlgorithm, RunDirectoryError
 from flashsac.runs import layout
 from flashsac.runs.manifest import adopt, saved_records
 from flashsac.runs.metrics_file import read_metrics_file
@@ -31,6 +31,9 @@ EVENTS = "events.out.tfevents."
 DAMAGED = "config-damaged.json"
 UNSEALED_KEYS = {"task", "config", "versions", "machine"}
 """What config.json held before it had a checksum. With any other key it had one, and lost it."""
+
+BASELINE = ("algorithm", "library", "hyperparameters")
+"""What config.json holds besides where another algorithm than FlashSAC trains."""
 
 
 class Run:
@@ -168,12 +171,33 @@ def read_task_and_seed(path: str | Path) -> tuple[str, int]:
 
 
 def read_recorded_settings(path: str | Path) -> dict[str, Any]:
-    """Return the settings as they were written, also of runs that another version has made."""
-    return _read(path, lambda record: dict(record["config"]))[1]
+    """Return the settings as they were written, also of runs that another version has made. Those of a baseline have
+    the keys of BASELINE too."""
+    return _read(path, lambda record: record["config"] | {name: record[name] for name in BASELINE if name in record})[1]
+
+
+def read_record(path: str | Path) -> dict[str, Any]:
+    """All that config.json holds."""
+    return _read_and_say(path, dict)
+
+
+def is_baseline(record: dict[str, Any]) -> bool:
+    """True if this is the config.json of another algorithm than FlashSAC."""
+    return BASELINE[0] in record
+
+
+def refuse_baseline(record: dict[str, Any]) -> None:
+    """Raise where only a run of FlashSAC will do."""
+    if is_baseline(record):
+        raise OtherAlgorithm(
+            f"this is a run of the baseline {record[BASELINE[0]]!s:.40}, which has no FlashSAC policy. Its evaluations are "
+            "in metrics.csv, where `flashsac report` reads them, and videos/final.mp4 shows it. `flashsac resume` goes on with it."
+        )
 
 
 def _settings(record: dict[str, Any]) -> tuple[str, TrainConfig]:
     """The task and the settings, after the same checks as when a run begins."""
+    refuse_baseline(record)
     config = coerce(from_dict(record["config"]))
     check(config)
     parent_in(record)
@@ -217,6 +241,8 @@ def _read(path: str | Path, pick: Callable[[dict[str, Any]], Picked]) -> tuple[d
                 f"{path} is no run directory: it has no config.json. `flashsac train TASK` makes one."
             ) from None
         copies, fault = itertools.chain([first], copies), "it is missing"
+    except OtherAlgorithm as error:
+        raise OtherAlgorithm(f"{path}: {error}") from None
     except (OSError, FlashSACError, *MALFORMED) as error:
         fault = f"{error}"[:200]
     found = list(copies)

@@ -44,6 +44,11 @@ class Clock:
     def start(self, step: int) -> None:
         self._step, self._since = step, time.monotonic()
 
+    @property
+    def now(self) -> float:
+        """The seconds so far, those since `start` included."""
+        return self.seconds + time.monotonic() - self._since
+
     def lap(self, step: int) -> float:
         """Count the time since `start`; returns transitions per second."""
         passed = time.monotonic() - self._since
@@ -111,6 +116,6 @@ def intervals(config: TrainConfig) -> tuple[int, int, int]:
     return choose(config.log_every, 200), choose(config.eval.every, 20), choose(config.checkpoint_every, 10)
 
 
-def crossed(previous: int, now: int, every: int) -> bool:
+def crossed(previous: float, now: float, every: float) -> bool:
     """True when a multiple of `every` lies in (previous, now]."""
     return every > 0 and now // every > previous // every

@@ -81,6 +81,12 @@ class Progress:
             self._bar.start()
             self._id = self._bar.add_task("", total=self._total, completed=start, note="", left="")
 
+    def expect(self, total: int) -> None:
+        """Correct the step at which the run ends, where time decides."""
+        self._total = total
+        if self._bar:
+            self._bar.update(self._id, total=total)
+
     def say(self, text: str) -> None:
         self._console.print(text, markup=False)
 
