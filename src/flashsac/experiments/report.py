@@ -1,4 +1,4 @@
-"""Curves over seeds: evaluated return or success against steps and against time, as PNG and CSV.
+"""Curves over seeds: evaluated return or success against steps and against time, as PNG and CSV. Scores over tasks.
 
 Runs of different settings never share a curve, unless the user gave them one name. Means have 95% bootstrap intervals.
 """
@@ -22,6 +22,8 @@ from flashsac.experiments.grouping import (
     repeated_seeds,
     split_by_settings,
 )
+from flashsac.experiments.score_files import write_scores
+from flashsac.experiments.scores import summary
 from flashsac.runs.directory import read_recorded_settings, read_task_and_seed
 from flashsac.system.files import replacing
 from flashsac.system.limits import flag
@@ -34,8 +36,11 @@ def report(
     out: Path,
     published: Path | None = None,
     say: Say = lambda line: None,
+    at: int | None = None,
 ) -> list[Path]:
-    """Draw every task found in the runs, each group of runs in its own colour; returns the files written."""
+    """Draw every task found in the runs, each group of runs in its own colour; returns the files written.
+
+    Scores over several tasks count at the step `at`, or at each run's last evaluation."""
     by_task: dict[str, dict[str, list[EvaluatedRun]]] = defaultdict(lambda: defaultdict(list))
     for name, paths in groups.items():
         for run in find_runs(paths):
@@ -48,9 +53,11 @@ def report(
     if not by_task:
         raise FlashSACError("none of the runs has been evaluated yet; run them with --eval.every above 0.")
     out.mkdir(parents=True, exist_ok=True)
-    written = []
+    written: list[Path] = []
+    curves_by_task: dict[str, dict[str, list[Curve]]] = {}
     for task, given in sorted(by_task.items()):
         named = {name: [run.curve for run in runs] for name, runs in _separate(task, given, say).items()}
+        curves_by_task[task] = named
         for name, curves in named.items():
             for axis, label in AXES.items():
                 if not len(band(curves, axis).x):
@@ -58,7 +65,8 @@ def report(
         stem = task.replace(":", "-").replace("/", "-")
         others = read_published(published, task) if published else {}
         written += [_write_csv(out / f"{stem}.csv", task, named), draw(out / f"{stem}.png", task, named, others)]
-    return written
+    scores = summary(curves_by_task, at, say)
+    return [*written, *(write_scores(scores, out) if scores else [])]
 
 
 def _separate(task: str, given: dict[str, list[EvaluatedRun]], say: Say) -> dict[str, list[EvaluatedRun]]:
