@@ -24,6 +24,7 @@ from flashsac.experiments.grouping import (
 )
 from flashsac.experiments.score_files import write_scores
 from flashsac.experiments.scores import summary
+from flashsac.experiments.wall_clock import write_wall_clock
 from flashsac.runs.directory import read_recorded_settings, read_task_and_seed
 from flashsac.system.files import replacing
 from flashsac.system.limits import flag
@@ -54,10 +55,11 @@ def report(
         raise FlashSACError("none of the runs has been evaluated yet; run them with --eval.every above 0.")
     out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
-    curves_by_task: dict[str, dict[str, list[Curve]]] = {}
-    for task, given in sorted(by_task.items()):
-        named = {name: [run.curve for run in runs] for name, runs in _separate(task, given, say).items()}
-        curves_by_task[task] = named
+    separated = {task: _separate(task, given, say) for task, given in sorted(by_task.items())}
+    curves_by_task = {
+        task: {name: [run.curve for run in runs] for name, runs in found.items()} for task, found in separated.items()
+    }
+    for task, named in curves_by_task.items():
         for name, curves in named.items():
             for axis, label in AXES.items():
                 if not len(band(curves, axis).x):
@@ -66,7 +68,8 @@ def report(
         others = read_published(published, task) if published else {}
         written += [_write_csv(out / f"{stem}.csv", task, named), draw(out / f"{stem}.png", task, named, others)]
     scores = summary(curves_by_task, at, say)
-    return [*written, *(write_scores(scores, out) if scores else [])]
+    written += write_scores(scores, out) if scores else []
+    return [*written, *write_wall_clock(separated, out, say)]
 
 
 def _separate(task: str, given: dict[str, list[EvaluatedRun]], say: Say) -> dict[str, list[EvaluatedRun]]:
