@@ -13,7 +13,7 @@ from flashsac.errors import FlashSACError
 from flashsac.experiments import aggregate
 from flashsac.experiments.curves import Curve
 from flashsac.experiments.report import report
-from flashsac.experiments.scores import has_reference, normalise, summary, up_to
+from flashsac.experiments.scores import normalise, reference, summary, up_to
 
 CHEETAH, WALK, REACH = "mujoco:HalfCheetah-v4", "dmc:humanoid-walk", "myosuite:myo-reach"
 
@@ -33,8 +33,15 @@ def test_a_score_is_0_for_the_random_and_1_for_the_reference_score():
     assert normalise(CHEETAH, np.array([1000.0]))[0] == pytest.approx((1000 + 289.415) / (18165 + 289.415))
     assert normalise(WALK, np.array([0.0, 250.0])).tolist() == [0.0, 0.25], "the table has no random score"
     assert normalise(REACH, np.array([50.0])).tolist() == [0.5], "success, as curves have it: in percent"
-    assert not has_reference("mujoco:HalfCheetah-v5")
-    assert not has_reference("custom:make_point")
+
+
+def test_the_paper_has_references_and_dmc_a_theoretical_maximum():
+    assert reference(CHEETAH) == (-289.415, 18165)
+    assert reference("dmc:walker-walk") == (0, 1000), "not in the paper"
+    assert reference("dmc-vision:walker-walk") == (0, 1000)
+    assert reference("genesis:panda-grasp") == (0, 2.5)
+    for unknown in ("dmc:lqr-lqr_2_1", "mujoco:HalfCheetah-v5", "custom:make_point", "gym:Pendulum-v1"):
+        assert reference(unknown) is None
 
 
 def test_a_curve_is_cut_at_a_step_that_it_reaches():

@@ -69,7 +69,10 @@ def report(
         written += [_write_csv(out / f"{stem}.csv", task, named), draw(out / f"{stem}.png", task, named, others)]
     scores = summary(curves_by_task, at, say)
     written += write_scores(scores, out) if scores else []
-    return [*written, *write_wall_clock(separated, out, say)]
+    run_paths = {
+        task: {name: [run.path for run in runs] for name, runs in found.items()} for task, found in separated.items()
+    }
+    return [*written, *write_wall_clock(run_paths, out, say)]
 
 
 def _separate(task: str, given: dict[str, list[EvaluatedRun]], say: Say) -> dict[str, list[EvaluatedRun]]:

@@ -71,7 +71,9 @@ def _draw(summary: Summary, path: Path) -> Path:
     columns = 3 if max(map(len, names)) < 45 else 1
     figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False)
     when = "last evaluation" if summary.at is None else f"step {summary.at:,}"
-    figure.suptitle(f"normalised scores over {len(summary.tasks)} tasks, {when}, 95% stratified bootstrap intervals")
+    intervals = any(group.iqm.low is not None for group in summary.groups)
+    how = ", 95% stratified bootstrap intervals" if intervals else ""
+    figure.suptitle(f"normalised scores over {len(summary.tasks)} tasks, {when}{how}")
     with replacing(path, in_place=True) as temporary:
         figure.savefig(temporary, dpi=110)
     plt.close(figure)

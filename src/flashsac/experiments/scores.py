@@ -1,7 +1,8 @@
 """Scores of groups of runs over several tasks: normalised per task, aggregated over tasks and seeds.
 
-The last evaluation of a run counts. A score of 0 is the table's random score (0 where it gives none), and 1 its
-reference score. `summary` returns plain data; `dataclasses.asdict` of it can be written as JSON.
+The last evaluation of a run counts. A score of 0 is the paper's random score, or 0 where it gives none. A score of 1 is
+its reference score, or where it gives none the theoretical maximum. `summary` returns plain data, and
+`dataclasses.asdict` of it can be written as JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from flashsac.experiments import aggregate
 from flashsac.experiments.curves import FEWEST_SEEDS, Curve
-from flashsac.sims.catalog import tasks
+from flashsac.sims.catalog import suites, tasks
 
 FEWEST_TASKS = 2
 """Scores of fewer tasks are not aggregated."""
@@ -86,17 +87,21 @@ class Summary:
     pairs: tuple[Comparison, ...]
 
 
-def has_reference(task: str) -> bool:
-    """Return whether scores of the task can be normalised."""
-    return task in tasks() and tasks()[task].normal is not None
+def reference(task: str) -> tuple[float, float] | None:
+    """Return the random and the reference score of a task: the paper's, or 0 and the theoretical maximum."""
+    known = tasks().get(task)
+    if known is None:
+        return None
+    normal = suites()[known.suite].highest_return(known) if known.normal is None else known.normal
+    return None if normal is None else (known.random or 0.0, normal)
 
 
 def normalise(task: str, values: np.ndarray) -> np.ndarray:
-    """Return scores of 0 for the table's random score, or for 0 where it has none, and of 1 for its reference."""
-    known = tasks()[task]
-    assert known.normal is not None
-    random = known.random or 0.0
-    return (values - random) / (known.normal - random)
+    """Return scores of 0 for the random score and of 1 for the reference score."""
+    found = reference(task)
+    assert found is not None
+    random, normal = found
+    return (values - random) / (normal - random)
 
 
 def up_to(curve: Curve, at: int) -> Curve | None:
@@ -113,7 +118,7 @@ def summary(
     """Return the scores of all groups, at a step or at each run's last evaluation.
 
     Only tasks that every group has are compared. The result is None if these are fewer than two."""
-    known = {task: _at_step(task, named, at, say) for task, named in curves.items() if has_reference(task)}
+    known = {task: _at_step(task, named, at, say) for task, named in curves.items() if reference(task)}
     names = list(dict.fromkeys(name for named in known.values() for name in named))
     common = {task: named for task, named in known.items() if all(named.get(name) for name in names)}
     if len(common) < FEWEST_TASKS:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from flashsac.errors import FlashSACError
-from flashsac.experiments.grouping import EvaluatedRun
 from flashsac.runs import layout
+from flashsac.runs.directory import read_task_and_seed
 from flashsac.runs.metrics import read_metrics
 from flashsac.runs.wall_clock import WallClock, read_wall_clock
 from flashsac.system.files import replacing
@@ -26,21 +26,23 @@ def run_wall_clock(run: Path) -> WallClock | None:
 
 
 def write_wall_clock(
-    runs: Mapping[str, Mapping[str, Sequence[EvaluatedRun]]], out: Path, say: Callable[[str], None]
+    runs: Mapping[str, Mapping[str, Sequence[Path]]], out: Path, say: Callable[[str], None]
 ) -> list[Path]:
-    """Write one row for each run that was measured; returns the file, if there is one."""
+    """Write one row for each run that was measured; returns the file, if there is one.
+
+    The runs are given by task and by the name of their group."""
     rows = []
     for task, named in runs.items():
         for name, group in named.items():
             for run in group:
                 try:
-                    measured = run_wall_clock(run.path)
+                    measured = run_wall_clock(run)
                 except FlashSACError as error:
                     say(f"warning: {error}")
                     continue
                 if measured is not None:
                     values = [f"{getattr(measured, number):.6g}" for number in NUMBERS]
-                    rows.append([task, name, run.curve.seed, *values, measured.precision, measured.machine])
+                    rows.append([task, name, read_task_and_seed(run)[1], *values, measured.precision, measured.machine])
     if not rows:
         return []
     path = out / "wall_clock.csv"
