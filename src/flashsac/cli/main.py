@@ -20,7 +20,7 @@ FlashSAC: fast, stable off-policy reinforcement learning for robots.
   resume RUN [--device NAME]         go on with a run       flashsac resume runs/cheetah
   eval RUN [--episodes N]            measure a policy       flashsac eval runs/cheetah
   play RUN [--out FILE]              watch it               flashsac play runs/cheetah
-  report RUN ... --out DIR           draw learning curves   flashsac report runs --out curves
+  report RUN ... --out DIR           curves and scores      flashsac report runs --out curves
   export RUN [--out FILE]            write it as ONNX       flashsac export runs/g1 --out g1.onnx
   deploy FILE [--robot NAME]         run it on a robot      flashsac deploy g1.onnx --robot mujoco
   list [SUITE or WORD]               simulators and tasks   flashsac list dmc
