@@ -20,6 +20,7 @@ ALGORITHM = sorted((ROOT / "docs" / "algorithm").glob("*.md"))
 PAGES = [
     "docs/getting-started.md",
     "docs/faq.md",
+    "docs/experiments/scores.md",
     *sorted(f"docs/tutorials/{p.name}" for p in (ROOT / "docs" / "tutorials").glob("*.md")),
 ]
 SHORT_TRAINING = """

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from flashsac.bench.figures import Row
 from flashsac.config.schema import PresetName
@@ -62,6 +63,8 @@ class Stopwatch(Hooks):
         self.spent: dict[str, float] = dict.fromkeys(("simulation", "replay", "update", "acting"), 0.0)
         self.began: tuple[float, int] | None = None
         self.ended: tuple[float, int] | None = None
+        self.updates = 0
+        """Updates that were timed."""
         self._mark, self._sampling = 0.0, 0.0
 
     def watch_sampling(self, replay: Replay) -> None:
@@ -86,6 +89,9 @@ class Stopwatch(Hooks):
             trainer.stop()
         self._mark = _now()
 
+    def after_update(self, trainer: Trainer, metrics: dict[str, Tensor]) -> None:
+        self.updates += self.began is not None and self.ended is None
+
     def after_phase(self, trainer: Trainer, phase: Phase) -> None:
         now = _now()
         if self.ended is None:
@@ -94,18 +100,19 @@ class Stopwatch(Hooks):
             self.spent["replay"] += sampling
         self._mark, self._sampling = now, 0.0
 
-    def _passed(self) -> tuple[float, int]:
+    def passed(self) -> tuple[float, int]:
+        """Return the seconds that were timed, and the transitions in them."""
         assert self.began
         assert self.ended
         return self.ended[0] - self.began[0], self.ended[1] - self.began[1]
 
     def shares(self) -> dict[str, float]:
-        total, _ = self._passed()
+        total, _ = self.passed()
         shares = {part: seconds / total for part, seconds in self.spent.items()}
         return shares | {"everything else": 1 - sum(shares.values())}
 
     def transitions_per_second(self) -> float:
-        total, steps = self._passed()
+        total, steps = self.passed()
         return steps / total
 
 

@@ -21,12 +21,12 @@ FlashSAC: fast, stable off-policy reinforcement learning for robots.
   eval RUN [--episodes N]            measure a policy       flashsac eval runs/cheetah
   play RUN [--out FILE]              watch it               flashsac play runs/cheetah
   sweep WHAT --out DIR [...]         train many runs        flashsac sweep ablation/exploration --laptop --out runs/explore
-  report RUN ... --out DIR           draw learning curves   flashsac report runs --out curves
+  baseline ALGO TASK [...]           another algorithm      flashsac baseline sac mujoco:HalfCheetah-v4
+  report RUN ... --out DIR           curves and scores      flashsac report runs --out curves
   export RUN [--out FILE]            write it as ONNX       flashsac export runs/g1 --out g1.onnx
   deploy FILE [--robot NAME]         run it on a robot      flashsac deploy g1.onnx --robot mujoco
   list [SUITE or WORD]               simulators and tasks   flashsac list dmc
   bench [--compare FILE]             speed and memory here  flashsac bench --out bench.csv
-  baseline ALGO TASK [...]           another algorithm      flashsac baseline sac mujoco:HalfCheetah-v4
 
 TASK is suite:task, or module:function of your own that makes a Gymnasium environment.
 RUN is a run directory (or, for eval, play and export, a checkpoint or a policy file). `flashsac COMMAND --help` says more.

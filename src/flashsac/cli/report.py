@@ -10,12 +10,14 @@ import tyro
 
 from flashsac.cli.parsing import parse
 from flashsac.errors import UsageError
+from flashsac.system.limits import AtLeast, check_limits
 
 
 @dataclasses.dataclass(frozen=True)
 class ReportOptions:
     """Draw evaluation curves over seeds: against steps and against time, as PNG and CSV.
 
+    Runs on several tasks with reference scores also get aggregate scores, in scores.csv and scores.png.
     Runs of different settings get curves of their own. NAME=RUN puts runs into one curve of that name."""
 
     runs: Annotated[
@@ -26,6 +28,8 @@ class ReportOptions:
     """Directory for the pictures and tables."""
     published: str | None = None
     """CSV of published curves to draw beside them (task, method, env_step, seeds, mean, ci_low, ci_high)."""
+    at: Annotated[int | None, AtLeast(1)] = None
+    """Step at which scores over several tasks are compared (default: each run's last evaluation)."""
 
 
 def main(arguments: list[str]) -> int:
@@ -33,10 +37,11 @@ def main(arguments: list[str]) -> int:
     options = parse(ReportOptions, arguments, "report")
     if not options.runs:
         raise UsageError("which run? usage: flashsac report RUN ... --out DIR")
+    check_limits(options)
     from flashsac.experiments.grouping import group_paths
     from flashsac.experiments.report import report
 
     published = Path(options.published) if options.published else None
-    for file in report(group_paths(list(options.runs)), Path(options.out), published, say=print):
+    for file in report(group_paths(list(options.runs)), Path(options.out), published, print, options.at):
         print(f"wrote {file}")
     return 0

@@ -1,4 +1,4 @@
-"""Curves over seeds: evaluated return or success against steps and against time, as PNG and CSV.
+"""Curves over seeds: evaluated return or success against steps and against time, as PNG and CSV. Scores over tasks.
 
 Runs of different settings never share a curve, unless the user gave them one name. Means have 95% bootstrap intervals.
 """
@@ -22,6 +22,9 @@ from flashsac.experiments.grouping import (
     repeated_seeds,
     split_by_settings,
 )
+from flashsac.experiments.score_files import write_scores
+from flashsac.experiments.scores import summary
+from flashsac.experiments.wall_clock import write_wall_clock
 from flashsac.runs.directory import read_recorded_settings, read_task_and_seed
 from flashsac.system.files import replacing
 from flashsac.system.limits import flag
@@ -34,8 +37,11 @@ def report(
     out: Path,
     published: Path | None = None,
     say: Say = lambda line: None,
+    at: int | None = None,
 ) -> list[Path]:
-    """Draw every task found in the runs, each group of runs in its own colour; returns the files written."""
+    """Draw every task found in the runs, each group of runs in its own colour; returns the files written.
+
+    Scores over several tasks count at the step `at`, or at each run's last evaluation."""
     by_task: dict[str, dict[str, list[EvaluatedRun]]] = defaultdict(lambda: defaultdict(list))
     for name, paths in groups.items():
         for run in find_runs(paths):
@@ -48,9 +54,12 @@ def report(
     if not by_task:
         raise FlashSACError("none of the runs has been evaluated yet; run them with --eval.every above 0.")
     out.mkdir(parents=True, exist_ok=True)
-    written = []
-    for task, given in sorted(by_task.items()):
-        named = {name: [run.curve for run in runs] for name, runs in _separate(task, given, say).items()}
+    written: list[Path] = []
+    separated = {task: _separate(task, given, say) for task, given in sorted(by_task.items())}
+    curves_by_task = {
+        task: {name: [run.curve for run in runs] for name, runs in found.items()} for task, found in separated.items()
+    }
+    for task, named in curves_by_task.items():
         for name, curves in named.items():
             for axis, label in AXES.items():
                 if not len(band(curves, axis).x):
@@ -58,7 +67,12 @@ def report(
         stem = task.replace(":", "-").replace("/", "-")
         others = read_published(published, task) if published else {}
         written += [_write_csv(out / f"{stem}.csv", task, named), draw(out / f"{stem}.png", task, named, others)]
-    return written
+    scores = summary(curves_by_task, at, say)
+    written += write_scores(scores, out) if scores else []
+    run_paths = {
+        task: {name: [run.path for run in runs] for name, runs in found.items()} for task, found in separated.items()
+    }
+    return [*written, *write_wall_clock(run_paths, out, say)]
 
 
 def _separate(task: str, given: dict[str, list[EvaluatedRun]], say: Say) -> dict[str, list[EvaluatedRun]]:

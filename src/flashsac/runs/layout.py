@@ -7,6 +7,8 @@ from pathlib import Path
 
 CONFIG = "config.json"
 METRICS = "metrics.csv"
+WALL_CLOCK = "wall_clock.json"
+"""The run's time by the paper's protocol, which `flashsac bench --run` measures."""
 CHECKPOINTS = "checkpoints"
 REPLAY = "replay"
 RING = "replay-ring"

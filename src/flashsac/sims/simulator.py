@@ -91,6 +91,8 @@ class Suite:
     """The shape of an observation, as `flashsac list` prints it, for a suite that shows images."""
     action_repeat: int = 1
     """How many steps of the environment the paper counts for one transition: every action is done so many times."""
+    highest_return: Callable[[Task], float | None] = lambda task: None
+    """The theoretical maximum of a task's return, by which scores are normalised where the paper has no reference."""
     annotate_spec: Callable[[EnvSpec, Task], EnvSpec] = lambda spec, task: spec
     """A function that adds what is known of a task to its spec: where the velocity is, how observations look in a
     mirror."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flashsac.sims.adapters.dmc import highest_return
 from flashsac.sims.simulator import EnvRequest, Package, Simulator, Suite, Task, extra
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ SIMULATOR = Simulator(
             0.99,
             images="84x84x9",
             action_repeat=ACTION_REPEAT,
+            highest_return=highest_return,
         ),
     ),
     distributions=("dm_control", "mujoco"),
