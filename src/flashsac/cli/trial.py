@@ -13,7 +13,7 @@ import threading
 
 import filelock
 
-from flashsac.cli.main import main as flashsac
+from flashsac.cli.main import main as run_command
 from flashsac.errors import FlashSACError
 from flashsac.experiments.launchers.process import BUSY
 from flashsac.experiments.trial import Trial, next_command
@@ -33,7 +33,7 @@ def main() -> int:
                 print(f"{trial.path} is finished", flush=True)
                 return 0
             print(f"$ flashsac {shlex.join(arguments)}", flush=True)
-            return flashsac(arguments)
+            return run_command(arguments)
     except filelock.Timeout:
         return BUSY
     except FlashSACError as error:

@@ -47,6 +47,7 @@ class Status:
     reason: str = ""
     """Why it failed the last time."""
     job: Job | None = None
+    told_to_stop: bool = False
 
 
 class View(Protocol):
@@ -66,12 +67,18 @@ def look_at(trials: Sequence[Trial]) -> list[Status]:
         except RunDirectoryError as error:
             problems.append(str(error))
             continue
-        state = State.FINISHED if is_finished(trial) else State.ELSEWHERE if is_busy(trial) else State.WAITING
-        statuses.append(Status(trial, state))
+        statuses.append(Status(trial, state_of(trial)))
     if problems:
         more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
         raise RunDirectoryError("\n  ".join(["this sweep and its runs do not agree:", *problems[:SHOWN], *more]))
     return statuses
+
+
+def state_of(trial: Trial) -> State:
+    """Return the state of a trial that this driver has not started, as its files show it."""
+    if is_busy(trial):
+        return State.ELSEWHERE
+    return State.FINISHED if is_finished(trial) else State.WAITING
 
 
 class Driver:
@@ -107,11 +114,9 @@ class Driver:
         if time.monotonic() - self._looked_elsewhere > LOOK_ELSEWHERE:
             self._looked_elsewhere = time.monotonic()
             for status in self._in(State.ELSEWHERE):
-                if not is_busy(status.trial):
-                    status.state = State.FINISHED if is_finished(status.trial) else State.WAITING
+                status.state = state_of(status.trial)
         if self.stopping:
-            for status in self._in(State.WAITING, State.ELSEWHERE):
-                status.state = State.STOPPED
+            self._stop_trials()
         for status in self._in(State.WAITING):
             self._start_if_possible(status)
         self._view.show(self.statuses)
@@ -124,8 +129,8 @@ class Driver:
         running = [other.trial for other in self._in(State.RUNNING)]
         if len(running) >= self._launcher.slots or not self._launcher.fits(status.trial, running):
             return
-        if is_busy(status.trial):
-            status.state = State.ELSEWHERE
+        if (state := state_of(status.trial)) is not State.WAITING:  # another driver was faster
+            status.state = state
             return
         status.job = self._launcher.start(status.trial)
         status.state = State.RUNNING
@@ -138,7 +143,7 @@ class Driver:
         status.job = None
         if code == BUSY:
             status.state = State.ELSEWHERE
-        elif code == 0 and is_finished(status.trial):
+        elif is_finished(status.trial):
             status.state = State.FINISHED
             self._view.say(f"finished: {status.trial.name}")
         elif self.stopping:
@@ -155,12 +160,19 @@ class Driver:
         self._view.say("\n  | ".join([*lines, *last_lines(status.trial)]))
 
     def _stop(self) -> None:
-        """The first Ctrl-C."""
+        """Note the first Ctrl-C. The next round does what follows from it: a signal may come at any time."""
         self.stopping = True
-        self._view.say("stopping: the trials that run save a checkpoint first; Ctrl-C again ends them at once")
-        for status in self._in(State.RUNNING):
+
+    def _stop_trials(self) -> None:
+        for status in self._in(State.WAITING, State.ELSEWHERE):
+            status.state = State.STOPPED
+        running = [status for status in self._in(State.RUNNING) if not status.told_to_stop]
+        if running:
+            self._view.say("stopping: the trials that run save a checkpoint first; Ctrl-C again ends them at once")
+        for status in running:
             if status.job is not None:
                 status.job.stop()
+            status.told_to_stop = True
 
 
 def _reason(code: int) -> str:
