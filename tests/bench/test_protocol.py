@@ -54,9 +54,10 @@ def test_the_file_is_read_as_it_was_written(tmp_path):
     content = json.loads((tmp_path / "wall_clock.json").read_text())
     assert content["protocol_seconds"] == pytest.approx(15)
     assert content.keys() == MEASURED.as_dict().keys()
-    (tmp_path / "wall_clock.json").write_text('{"task": 5}')
-    with pytest.raises(FlashSACError, match="Measure it again"):
-        read_wall_clock(tmp_path)
+    for damaged in ('{"task": 5}', "[1]", "{", json.dumps(content | {"update_seconds": "x"})):
+        (tmp_path / "wall_clock.json").write_text(damaged)
+        with pytest.raises(FlashSACError, match="Measure it again"):
+            read_wall_clock(tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ class GroupScores:
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class Pair:
     """How probable it is that a run of `name` beats a run of `other` on the same task."""
 
     name: str
@@ -84,7 +84,7 @@ class Summary:
     at: int | None
     """The step that counts; None for each run's last evaluation."""
     groups: tuple[GroupScores, ...]
-    pairs: tuple[Comparison, ...]
+    pairs: tuple[Pair, ...]
 
 
 def reference(task: str) -> tuple[float, float] | None:
@@ -219,8 +219,8 @@ def _line(curves: CurvesByTask, name: str, seeds: int, axis: Callable[[str, Curv
     return Line(tuple(grid.tolist()), estimates)
 
 
-def _compare(curves: CurvesByTask, name: str, other: str) -> Comparison:
+def _compare(curves: CurvesByTask, name: str, other: str) -> Pair:
     ours, theirs = _finals(curves, name), _finals(curves, other)
     seeds = min(len({c.seed for c in named[group]}) for named in curves.values() for group in (name, other))
     low, high = aggregate.improvement_interval(ours, theirs) if seeds >= FEWEST_SEEDS else (None, None)
-    return Comparison(name, other, Estimate(float(aggregate.probability_of_improvement(ours, theirs)), low, high))
+    return Pair(name, other, Estimate(float(aggregate.probability_of_improvement(ours, theirs)), low, high))

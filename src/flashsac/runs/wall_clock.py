@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def read_wall_clock(run: Path) -> WallClock | None:
     file = run / layout.WALL_CLOCK
     try:
         content = json.loads(file.read_text())
-        return WallClock(**{field.name: content[field.name] for field in dataclasses.fields(WallClock)})
+        return WallClock(**{name: kind(content[name]) for name, kind in typing.get_type_hints(WallClock).items()})
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
