@@ -167,9 +167,9 @@ def read_task_and_seed(path: str | Path) -> tuple[str, int]:
     return _read_and_say(path, _task_and_seed)
 
 
-def read_recorded_settings(path: str | Path) -> dict[str, Any]:
-    """Return the settings as they were written, also of runs that another version has made."""
-    return _read(path, lambda record: dict(record["config"]))[1]
+def read_record(path: str | Path) -> dict[str, Any]:
+    """Return what config.json holds, also of runs that another version has made. Task and seed have the right types."""
+    return _read_and_say(path, lambda record: (_task_and_seed(record), record)[1])
 
 
 def _settings(record: dict[str, Any]) -> tuple[str, TrainConfig]:
