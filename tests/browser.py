@@ -1,6 +1,4 @@
-"""A real browser for tests of pages: Debian's Chromium, driven by Playwright. Tests are skipped where it is missing.
-
-A test module imports the fixtures that it uses: `from tests.browser import browser, open_page  # noqa: F401`."""
+"""A real browser for tests of pages: Debian's Chromium, driven by Playwright. Tests are skipped where it is missing."""
 
 from __future__ import annotations
 
@@ -9,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+from tests.helpers import wait_until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 QUIET = [
@@ -19,7 +19,7 @@ QUIET = [
     "--disable-sync",
     "--autoplay-policy=no-user-gesture-required",
 ]
-PATIENCE_MS = 300_000
+PATIENCE_MS = 15_000
 """Milliseconds until a test gives up on the browser: only one that hangs takes so long."""
 
 
@@ -36,8 +36,8 @@ class OpenedPage:
         page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
 
     def wait(self, condition: str) -> None:
-        """Wait until a JavaScript expression is true."""
-        self.page.wait_for_function(condition)
+        """Wait until a JavaScript expression is true. Playwright's own waiting needs eval, which a page may forbid."""
+        assert wait_until(lambda: bool(self.page.evaluate(condition)), PATIENCE_MS / 1000), condition
 
 
 @pytest.fixture(scope="module")

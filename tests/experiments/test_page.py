@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -24,7 +25,6 @@ from flashsac.experiments.recorded import RecordedRun, find_runs, read_run
 from flashsac.experiments.report import report
 from flashsac.experiments.styles import style
 from flashsac.runs.metrics import read_metrics
-from tests.browser import browser, open_page  # noqa: F401 (fixtures)
 from tests.experiments.recorded_runs import TASK, add_coverage, add_video, add_wall_clock, record_run
 
 EVIL = '</script><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
@@ -69,7 +69,7 @@ def test_published_curves_end_where_ours_do_but_keep_their_first_points():
 def test_lines_differ_in_more_than_colour():
     looks = [style(i) for i in range(42)]
     assert len({(look.colour, look.dash) for look in looks}) == 42
-    assert all(a.colour != b.colour and a.dash != b.dash for a, b in zip(looks, looks[1:], strict=False))
+    assert all(a.colour != b.colour and a.dash != b.dash for a, b in itertools.pairwise(looks))
 
 
 def test_the_data_of_a_page(tmp_path):
@@ -249,16 +249,21 @@ def written(tmp_path_factory):
     return (root / "out" / "index.html").as_uri()
 
 
-def drawn(opened, selector=".card"):
-    """Wait for the first figure, and return its number of lines."""
-    opened.wait(f"document.querySelectorAll('{selector} .scatterlayer .trace path.js-line').length > 0")
-    return opened.page.locator(selector).first.locator(".scatterlayer .trace").count()
+CURVES = "#curves ~ div .card"
+
+
+def drawn(opened):
+    """Wait until the first figure of curves is drawn, and return its number of lines."""
+    card = opened.page.locator(CURVES).first
+    card.scroll_into_view_if_needed()
+    opened.wait(f"document.querySelector('{CURVES} .scatterlayer .trace path.js-line') !== null")
+    return card.locator(".scatterlayer .trace").count()
 
 
 @pytest.mark.slow
 def test_curves_are_drawn_from_a_file_and_nothing_is_asked_of_the_network(written, open_page):
     opened = open_page(written)
-    lines = drawn(opened, "#curves ~ div .card")
+    lines = drawn(opened)
     assert lines == 4 * (1 + 3 + 1), "interval, three runs and mean for each of the four lines"
     headings = opened.page.locator("h2").all_inner_texts()
     wanted = "Overview Curves Ablations Diagnostics Coverage Metrics Wall clock Videos Settings Versions"
@@ -276,36 +281,34 @@ def test_curves_are_drawn_from_a_file_and_nothing_is_asked_of_the_network(writte
 @pytest.mark.slow
 def test_hover_shows_values(written, open_page):
     opened = open_page(written)
-    drawn(opened, "#curves ~ div .card")
-    plot = opened.page.locator("#curves ~ div .card .plot").first
+    drawn(opened)
+    plot = opened.page.locator(f"{CURVES} .plot").first
     plot.scroll_into_view_if_needed()
     box = plot.bounding_box()
     opened.page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.5)
     opened.page.mouse.move(box["x"] + box["width"] * 0.62, box["y"] + box["height"] * 0.5)
-    opened.wait("document.querySelector('.hoverlayer .legendtext')")
-    assert "--agent.batch-size 64" in plot.locator(".hoverlayer").inner_text()
+    opened.wait("document.querySelector('.hoverlayer .legendtext') !== null")
+    assert "--agent.batch-size 64" in plot.locator(".hoverlayer").text_content()
 
 
 @pytest.mark.slow
 def test_the_axis_the_published_curves_and_each_line_can_be_switched(written, open_page):
     opened = open_page(written)
-    cheetah = "figure[data-task='mujoco:HalfCheetah-v4']"
-    card = opened.page.locator("#curves ~ div .card").nth(1)
+    card = opened.page.locator(CURVES).nth(1)
     card.scroll_into_view_if_needed()
-    opened.wait("document.querySelectorAll('#curves ~ div .card')[1].querySelector('.scatterlayer .trace')")
-    traces = card.locator(".scatterlayer .trace")
-    everything = traces.count()
-    assert card.locator(".legend button").count() == 5, cheetah
-    opened.page.get_by_role("button", name="Published").click()
-    opened.wait(f"document.querySelectorAll('#curves ~ div .card')[1].querySelectorAll('.trace').length < {everything}")
-    opened.page.get_by_role("button", name="Published").click()
+    second = f"document.querySelectorAll('{CURVES}')[1]"
+    opened.wait(f"{second}.querySelector('.scatterlayer .trace') !== null")
+    everything = card.locator(".scatterlayer .trace").count()
+    assert card.locator(".legend button").count() == 5
+    switch = opened.page.get_by_role("button", name="Published", exact=True)
+    switch.click()
+    opened.wait(f"{second}.querySelectorAll('.trace').length === {everything - 2}")
+    switch.click()
     card.locator(".legend button").first.click()
-    opened.wait(
-        f"document.querySelectorAll('#curves ~ div .card')[1].querySelectorAll('.trace').length === {everything - 5}"
-    )
+    opened.wait(f"{second}.querySelectorAll('.trace').length === {everything - 5}")
     assert card.locator(".legend button").first.get_attribute("aria-pressed") == "false"
     opened.page.get_by_role("button", name="Time").click()
-    opened.wait("document.querySelectorAll('#curves ~ div .card')[1].textContent.includes('training time (s)')")
+    opened.wait(f"{second}.querySelector('.xtitle').textContent === 'training time (s)'")
     assert card.locator(".legend button").count() == 4, "published curves have no time"
     assert not opened.errors
 
@@ -325,8 +328,7 @@ def test_the_csv_of_a_figure_holds_its_numbers(written, open_page):
     opened = open_page(written)
     with opened.page.expect_download() as waiting:
         opened.page.get_by_role("button", name="CSV of mujoco:HalfCheetah-v4").first.click()
-    with open(waiting.value.path(), newline="") as file:
-        rows = list(csv.DictReader(io.StringIO(file.read())))
+    rows = list(csv.DictReader(io.StringIO(waiting.value.path().read_text())))
     assert {row["kind"] for row in rows} == {"mean", "run", "published"}
     name = "--agent.batch-size 64, --agent.discount 0.99"
     ours = [row for row in rows if (row["name"], row["kind"], row["axis"]) == (name, "mean", "step")]
@@ -373,8 +375,8 @@ def test_markup_in_a_name_does_nothing(tmp_path, open_page):
     run = record_run(tmp_path / "run")
     report({EVIL: [run], "<b>%{x}</b>": [run]}, tmp_path / "out")
     opened = open_page((tmp_path / "out" / "index.html").as_uri())
-    drawn(opened, "#curves ~ div .card")
+    drawn(opened)
     assert opened.page.evaluate("window.hacked") is None
-    assert EVIL in opened.page.locator("#curves ~ div .card .legend").first.inner_text()
+    assert EVIL in opened.page.locator(f"{CURVES} .legend").first.inner_text()
     assert opened.page.locator("img").count() == 0
     assert not opened.errors

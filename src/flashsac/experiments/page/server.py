@@ -22,6 +22,8 @@ from flashsac.experiments.page.write import plotly, render
 
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 HEADERS = {
+    "Cache-Control": "no-store",
+    "Connection": "close",
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -69,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "flashsac", ""
     timeout = 120
-    """Seconds until an idle connection is closed."""
+    """Seconds until a connection that says nothing is closed."""
 
     def do_GET(self) -> None:
         path = urllib.parse.urlsplit(self.path).path
@@ -91,9 +93,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_for_us(self) -> bool:
         """False for a request by another name: a web page elsewhere may have pointed its own name at this machine."""
-        name = urllib.parse.urlsplit(f"//{self.headers.get('Host', '')}")
         with contextlib.suppress(ValueError):
-            return self.server.host_names is None or (name.hostname or "") in self.server.host_names
+            name = urllib.parse.urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+            return self.server.host_names is None or name in self.server.host_names
         return False
 
     def _answer_data(self) -> None:
@@ -124,7 +126,6 @@ class _Handler(BaseHTTPRequestHandler):
             while left > 0 and (piece := file.read(min(CHUNK, left))):
                 self.wfile.write(piece)
                 left -= len(piece)
-            self.close_connection = left > 0  # the file has become shorter
 
     def _answer(self, code: int, body: bytes, kind: str = "text/plain", more: dict[str, str] | None = None) -> None:
         length = {} if code == 304 else {"Content-Length": str(len(body))}
@@ -134,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _begin(self, code: int, kind: str, more: dict[str, str]) -> None:
         self.send_response(code)
-        for name, value in ({"Cache-Control": "no-store", "Content-Type": kind} | HEADERS | more).items():
+        for name, value in ({"Content-Type": kind} | HEADERS | more).items():
             self.send_header(name, value)
         self.end_headers()
 

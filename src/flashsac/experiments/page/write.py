@@ -67,7 +67,7 @@ def json_text(data: Any) -> str:
 
 
 def render(data: str, library: str | None, poll_seconds: float = 0.0) -> str:
-    """Return the page. Without `library` it loads plotly.js, from beside it. With `poll_seconds` it follows data.json."""
+    """Return the page. Without `library` it loads plotly.js from beside it; with `poll_seconds`, data.json too."""
     own = [_resource(name) for name in ("figures.js", "page.js")]
     scripts = own if library is None else [library, *own]
     allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
