@@ -19,7 +19,7 @@ QUIET = [
     "--disable-sync",
     "--autoplay-policy=no-user-gesture-required",
 ]
-PATIENCE_MS = 15_000
+PATIENCE_MS = 300_000
 """Milliseconds until a test gives up on the browser: only one that hangs takes so long."""
 
 

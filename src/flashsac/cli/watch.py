@@ -22,7 +22,7 @@ class WatchOptions:
     It only reads, and works while a browser shows the page. Ctrl-C ends it."""
 
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = ("runs",)
-    """Run directories, or directories that hold some, each alone or as NAME=RUN (default: runs)."""
+    """Run directories, or directories that hold some, each alone or as NAME=RUN."""
     host: str = "127.0.0.1"
     """Address to listen on. Only this machine reaches the default; others reach 0.0.0.0, without a password."""
     port: Annotated[int, Between(0, 65535, "[]")] = 8000
