@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from flashsac.types import EnvSpec
+from tests.browser import browser as browser
+from tests.browser import open_page as open_page
 
 
 def pytest_collection_modifyitems(items):

@@ -54,7 +54,7 @@ def test_report_on_real_runs_with_published_curves(tmp_path):
     both = published.read_text().replace("make_point", "myo-reach") + "cpu,PPO,myo-reach,avg_success,0,5,0.5,0.4,0.6\n"
     (tmp_path / "both.csv").write_text(both)
     assert read_published(tmp_path / "both.csv", "myosuite:myo-reach")["PPO"].mean.tolist() == [50.0], "its metric"
-    table, picture = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", published)
+    table, picture, *_ = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", published)
     assert picture.read_bytes().startswith(b"\x89PNG")
     with table.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["kind"] == "mean" and row["axis"] == "step"]
@@ -71,7 +71,7 @@ def test_groups_are_compared_by_name_whatever_version_made_them(tmp_path):
     content["config"]["agent"]["of_another_version"] = True
     config.write_text(json.dumps(content))
     groups = group_paths([f"new={tmp_path / 'a'}", f"old={tmp_path / 'b'}"])
-    table, _ = report(groups, tmp_path / "out")
+    table, *_ = report(groups, tmp_path / "out")
     with table.open(newline="") as file:
         values = {name: [] for name in groups}
         for row in csv.DictReader(file):
@@ -109,7 +109,7 @@ def test_names_with_dots_and_slashes_and_runs_with_nothing_in_common(tmp_path):
         rows = [f"{step},{seed}.5,{step}\n" for step in steps]
         (run / "metrics.csv").write_text("step,eval_return,seconds\n" + "".join(rows))
     said: list[str] = []
-    table, picture = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", say=said.append)
+    table, picture, *_ = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", say=said.append)
     assert (table.name, picture.name) == ("gym-ALE-Pong-v5.1.csv", "gym-ALE-Pong-v5.1.png")
     assert picture.read_bytes().startswith(b"\x89PNG")
     with table.open(newline="") as file:
@@ -138,7 +138,7 @@ def test_runs_of_different_settings_never_share_a_curve(tmp_path):
         write_run(tmp_path / "runs" / f"a{seed}", seed, 1, agent=dict(discount=0.99, residual=True), log_every=5)
         write_run(tmp_path / "runs" / f"b{seed}", seed, 5, agent=dict(discount=0.95, residual=False), log_every=7)
     said: list[str] = []
-    table, _ = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", say=said.append)
+    table, *_ = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out", say=said.append)
     assert means(table) == {
         "--agent.discount 0.99, --agent.residual": (1, "", "2"),
         "--agent.discount 0.95, --agent.no-residual": (5, "", "2"),
@@ -150,7 +150,7 @@ def test_runs_of_different_settings_never_share_a_curve(tmp_path):
 def test_a_named_group_is_one_curve_and_says_what_differs_in_it(tmp_path):
     runs = [write_run(tmp_path / str(seed), seed, seed, steps=100 + seed) for seed in range(3)]
     said: list[str] = []
-    table, _ = report({"mine": runs}, tmp_path / "out", say=said.append)
+    table, *_ = report({"mine": runs}, tmp_path / "out", say=said.append)
     assert means(table) == {"mine": (1, "0", "3")}
     assert said == ["warning: the runs of mine on gym:A-v0 differ in --steps, and share one curve"]
 
@@ -159,7 +159,7 @@ def test_where_many_settings_differ_the_legend_names_those_that_tell_curves_apar
     for i in range(3):
         values = dict(zip("abcde", (i > 0, 1 + (i > 1), i > 0, i > 1, i), strict=True))
         write_run(tmp_path / "runs" / str(i), 0, i, agent=values)
-    table, _ = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out")
+    table, *_ = report({"flashsac": [tmp_path / "runs"]}, tmp_path / "out")
     assert set(means(table)) == {
         "--agent.no-a, --agent.b 1 and 3 more",
         "--agent.a, --agent.b 1 and 3 more",
@@ -170,7 +170,7 @@ def test_where_many_settings_differ_the_legend_names_those_that_tell_curves_apar
 def test_a_seed_that_occurs_twice_is_warned_of_and_counts_once(tmp_path):
     runs = [write_run(tmp_path / name, int(name[0]), 1, run_dir=name) for name in ("0", "1", "1-again")]
     said: list[str] = []
-    table, _ = report({"flashsac": runs}, tmp_path / "out", say=said.append)
+    table, *_ = report({"flashsac": runs}, tmp_path / "out", say=said.append)
     assert means(table) == {"flashsac": (1, "", "2")}, "two seeds have no interval"
     assert len(said) == 1
     assert f"seed 1 occurs 2 times in flashsac on gym:A-v0: {runs[1]}, {runs[2]}" in said[0]

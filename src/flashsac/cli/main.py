@@ -8,7 +8,20 @@ import os
 import shlex
 import sys
 
-COMMANDS = ("train", "resume", "eval", "play", "sweep", "baseline", "report", "export", "deploy", "list", "bench")
+COMMANDS = (
+    "train",
+    "resume",
+    "eval",
+    "play",
+    "sweep",
+    "baseline",
+    "report",
+    "watch",
+    "export",
+    "deploy",
+    "list",
+    "bench",
+)
 """Each is a module beside this one, with a function `main(arguments) -> exit code`."""
 
 USAGE = """\
@@ -23,6 +36,7 @@ FlashSAC: fast, stable off-policy reinforcement learning for robots.
   sweep WHAT --out DIR [...]         train many runs        flashsac sweep ablation/exploration --laptop --out runs/explore
   baseline ALGO TASK [...]           another algorithm      flashsac baseline sac mujoco:HalfCheetah-v4
   report RUN ... --out DIR           curves and scores      flashsac report runs --out curves
+  watch [RUN ...]                    follow runs live       flashsac watch runs
   export RUN [--out FILE]            write it as ONNX       flashsac export runs/g1 --out g1.onnx
   deploy FILE [--robot NAME]         run it on a robot      flashsac deploy g1.onnx --robot mujoco
   list [SUITE or WORD]               simulators and tasks   flashsac list dmc

@@ -1,4 +1,4 @@
-"""`flashsac report`: learning curves of runs."""
+"""`flashsac report`: learning curves of runs, as pictures, tables and one page for a browser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flashsac.system.limits import AtLeast, check_limits
 
 @dataclasses.dataclass(frozen=True)
 class ReportOptions:
-    """Draw evaluation curves over seeds: against steps and against time, as PNG and CSV.
+    """Draw evaluation curves over seeds: against steps and against time, as PNG and CSV, and one HTML page of all.
 
     Runs on several tasks with reference scores also get aggregate scores, in scores.csv and scores.png.
     Runs of different settings get curves of their own. NAME=RUN puts runs into one curve of that name."""
@@ -25,11 +25,13 @@ class ReportOptions:
     ]
     """Run directories, or directories that hold some, each alone or as NAME=RUN."""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")]
-    """Directory for the pictures and tables."""
+    """Directory for the page, the pictures and the tables."""
     published: str | None = None
     """CSV of published curves to draw beside them (task, method, env_step, seeds, mean, ci_low, ci_high)."""
     at: Annotated[int | None, AtLeast(1)] = None
     """Step at which scores over several tasks are compared (default: each run's last evaluation)."""
+    embed_videos: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Put the videos into the page, so that it is one file to send. Otherwise they lie beside it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -42,6 +44,7 @@ def main(arguments: list[str]) -> int:
     from flashsac.experiments.report import report
 
     published = Path(options.published) if options.published else None
-    for file in report(group_paths(list(options.runs)), Path(options.out), published, print, options.at):
+    groups = group_paths(list(options.runs))
+    for file in report(groups, Path(options.out), published, print, options.at, embed_videos=options.embed_videos):
         print(f"wrote {file}")
     return 0

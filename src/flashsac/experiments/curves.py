@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import dataclasses
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from flashsac.runs.directory import read_task_and_seed
-from flashsac.runs.metrics import read_metrics
+from flashsac.runs.metrics_file import Row, read_metrics
 from flashsac.sims.catalog import suite_of, tasks
 
 BOOTSTRAPS = 2000
@@ -43,6 +44,14 @@ def metric_of(task: str) -> Metric:
     return METRICS[known.metric if known else "return"]
 
 
+def axis_labels(task: str) -> dict[str, str]:
+    """Return what the axes of a task's figures are called: from images, a step may do an action several times."""
+    suite = suite_of(task)
+    if suite is None or suite.action_repeat == 1:
+        return AXES
+    return AXES | {"step": f"transitions (every action is done {suite.action_repeat} times)"}
+
+
 @dataclasses.dataclass(frozen=True)
 class Curve:
     """One run's evaluations."""
@@ -70,30 +79,68 @@ class Band:
 
 def read_curve(run: Path) -> Curve | None:
     """Read the evaluations of a run; None if it has none."""
-    task, seed = read_task_and_seed(run)
+    return curve_of(*read_task_and_seed(run), read_metrics(run / "metrics.csv"))
+
+
+def curve_of(task: str, seed: int, rows: Sequence[Row]) -> Curve | None:
+    """Return the evaluations in the rows of metrics.csv; None if there are none."""
     metric = metric_of(task)
-    names = ("step", "seconds", metric.column)
-    rows = [row for row in read_metrics(run / "metrics.csv") if all(name in row for name in names)]
-    if not rows:
+    curve = column_of(seed, rows, metric.column)
+    return None if curve is None else dataclasses.replace(curve, value=metric.factor * curve.value)
+
+
+def column_of(seed: int, rows: Sequence[Row], column: str) -> Curve | None:
+    """Return one column of metrics.csv over steps and time; None if it is empty."""
+    names = ("step", "seconds", column)
+    found = [row for row in rows if all(name in row for name in names)]
+    if not found:
         return None
-    step, seconds, value = (np.array([row[name] for row in rows]) for name in names)
-    return Curve(seed, step, seconds, metric.factor * value)
+    step, seconds, value = (np.array([row[name] for row in found]) for name in names)
+    return Curve(seed, step, seconds, value)
 
 
 def band(curves: list[Curve], axis: str, points: int = 50) -> Band:
     """Return mean and 95% bootstrap interval over seeds, on a grid that every run covers.
 
     The band is empty where the runs have nothing in common."""
+    grid, values = _aligned(curves, axis, points)
+    picks = np.random.default_rng(0).integers(len(curves), size=(BOOTSTRAPS, len(curves)))
+    low, high = np.percentile(values[picks].mean(1), [2.5, 97.5], axis=0)
+    return Band(grid, values.mean(0), low, high, _seeds(curves))
+
+
+def extent(curves: list[Curve], axis: str, points: int = 100) -> Band:
+    """Return the mean over runs, and the lowest and highest of them, on the same kind of grid as `band`."""
+    grid, values = _aligned(curves, axis, points)
+    return Band(grid, values.mean(0), values.min(0), values.max(0), _seeds(curves))
+
+
+def crop_published(lines: dict[str, Band], end: float) -> tuple[dict[str, Band], float]:
+    """Return published curves as far as our runs, or to their first points after the beginning; and where to end the
+    axis. Curves of a single point are left out."""
+    lines = {method: line for method, line in sorted(lines.items()) if len(line.x) > 1}
+    right = 1.05 * max(end, min((line.x[1] for line in lines.values()), default=end))
+    return {method: _until(line, max(end, line.x[1])) for method, line in lines.items()}, right
+
+
+def _until(line: Band, end: float) -> Band:
+    inside = line.x <= end
+    return dataclasses.replace(line, **{name: getattr(line, name)[inside] for name in ("x", "mean", "low", "high")})
+
+
+def _aligned(curves: list[Curve], axis: str, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a grid, (points,), and each curve's values on it, (curves, points)."""
     xs = [getattr(curve, axis) for curve in curves]
     if all(np.array_equal(x, xs[0]) for x in xs):
         grid = xs[0]
     else:
         start, end = max(x[0] for x in xs), min(x[-1] for x in xs)
         grid = np.linspace(start, end, points if start <= end else 0)
-    values = np.stack([np.interp(grid, x, curve.value) for x, curve in zip(xs, curves, strict=True)])
-    picks = np.random.default_rng(0).integers(len(curves), size=(BOOTSTRAPS, len(curves)))
-    low, high = np.percentile(values[picks].mean(1), [2.5, 97.5], axis=0)
-    return Band(grid, values.mean(0), low, high, len({curve.seed for curve in curves}))
+    return grid, np.stack([np.interp(grid, x, curve.value) for x, curve in zip(xs, curves, strict=True)])
+
+
+def _seeds(curves: list[Curve]) -> int:
+    return len({curve.seed for curve in curves})
 
 
 def read_published(path: Path, task: str) -> dict[str, Band]:

@@ -5,28 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flashsac.experiments.curves import AXES, Band, Curve, band, metric_of
-from flashsac.sims.catalog import suite_of
+from flashsac.experiments.comparison import published_name
+from flashsac.experiments.curves import AXES, Band, Curve, axis_labels, band, crop_published, metric_of
+from flashsac.experiments.styles import MATPLOTLIB, Style
 from flashsac.system.files import replacing
 
 
-def draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str, Band]) -> Path:
+def draw(
+    path: Path, task: str, named: dict[str, list[Curve]], others: dict[str, Band], styles: dict[str, Style]
+) -> Path:
     """Draw the curves of one task, each name in its own colour, and published ones beside them."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    suite = suite_of(task)
-    repeat = suite.action_repeat if suite else 1
     figure, panels = plt.subplots(1, 2, figsize=(11, 4.5), sharey=True, constrained_layout=True)
-    for panel, (axis, label) in zip(panels, AXES.items(), strict=True):
-        end = max(_draw_runs(panel, axis, name, curves, f"C{i}") for i, (name, curves) in enumerate(named.items()))
-        lines = {method: line for method, line in sorted(others.items()) if len(line.x) > 1 and axis == "step"}
-        if lines:
-            _draw_published(panel, lines, end, len(named))
-        repeated = axis == "step" and repeat > 1
-        panel.set_xlabel(f"transitions (every action is done {repeat} times)" if repeated else label)
+    for panel, axis in zip(panels, AXES, strict=True):
+        end = max(_draw_runs(panel, axis, name, curves, styles[name]) for name, curves in named.items())
+        if others and axis == "step":
+            _draw_published(panel, others, end, styles)
+        panel.set_xlabel(axis_labels(task)[axis])
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel(metric_of(task).label)
@@ -42,31 +41,30 @@ def draw(path: Path, task: str, named: dict[str, list[Curve]], others: dict[str,
     return path
 
 
-def _draw_runs(panel: Any, axis: str, name: str, curves: list[Curve], colour: str) -> float:
+def _draw_runs(panel: Any, axis: str, name: str, curves: list[Curve], look: Style) -> float:
     """Draw the runs of one name, and return where they end. With too few seeds for an interval, only each run's
     curve."""
     line = band(curves, axis)
+    dash = MATPLOTLIB[look.dash]
     label = f"{name}, {line.seeds} seed{'s' if line.seeds > 1 else ''}"
     averaged = line.has_interval and len(line.x)
     for i, curve in enumerate(curves):
-        style: dict[str, Any] = dict(alpha=0.25, linewidth=0.8) if averaged else dict(linewidth=1.0)
+        style: dict[str, Any] = dict(alpha=0.25, linewidth=0.8) if averaged else dict(linewidth=1.0, linestyle=dash)
         if not averaged and i == 0:
             style["label"] = label
-        panel.plot(getattr(curve, axis), curve.value, color=colour, **style)
+        panel.plot(getattr(curve, axis), curve.value, color=look.colour, **style)
     if averaged:
-        panel.plot(line.x, line.mean, color=colour, linewidth=2, label=label)
-        panel.fill_between(line.x, line.low, line.high, color=colour, alpha=0.2, linewidth=0)
+        panel.plot(line.x, line.mean, color=look.colour, linestyle=dash, linewidth=2, label=label)
+        panel.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.2, linewidth=0)
     return max(0.0, *(x for curve in curves for x in getattr(curve, axis)[-1:]))
 
 
-def _draw_published(panel: Any, lines: dict[str, Band], end: float, first_colour: int) -> None:
-    """Draw published curves as far as our runs, or to their first points after the beginning."""
-    right = 1.05 * max(end, min(line.x[1] for line in lines.values()))
+def _draw_published(panel: Any, others: dict[str, Band], end: float, styles: dict[str, Style]) -> None:
+    """Draw published curves as far as our runs."""
+    lines, right = crop_published(others, end)
     panel.set_xlim(-0.03 * right, right)
-    for i, (method, published) in enumerate(lines.items(), start=first_colour):
-        inside = published.x <= max(end, published.x[1])
-        x, mean = published.x[inside], published.mean[inside]
-        style: dict[str, Any] = dict(color=f"C{i}", linestyle="--", marker="o", markersize=4)
-        panel.plot(x, mean, label=f"{method} (published)", **style)
-        low, high = published.low[inside], published.high[inside]
-        panel.fill_between(x, low, high, color=f"C{i}", alpha=0.1, linewidth=0)
+    for method, line in lines.items():
+        look = styles[published_name(method)]
+        points: dict[str, Any] = dict(color=look.colour, linestyle="--", marker=MATPLOTLIB[look.marker], markersize=4)
+        panel.plot(line.x, line.mean, label=published_name(method), **points)
+        panel.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.1, linewidth=0)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import glob
 import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from flashsac.errors import FlashSACError
-from flashsac.experiments.curves import Curve
+from flashsac.experiments.recorded import RecordedRun
 from flashsac.system.limits import flag
 
 LABEL = "flashsac"
@@ -37,30 +35,6 @@ ABSENT = "absent"
 """The value of a setting that a run of another version does not have."""
 
 
-@dataclasses.dataclass(frozen=True)
-class EvaluatedRun:
-    """A run with its curve."""
-
-    path: Path
-    curve: Curve
-    settings: dict[str, Any]
-    """All its settings, by names such as agent.batch_size."""
-
-
-def find_runs(paths: list[Path]) -> list[Path]:
-    """Return the run directories among the paths and below them. A path without any is passed over, as in `runs/*`."""
-    if missing := [str(path) for path in paths if not path.exists()]:
-        raise FlashSACError(f"{', '.join(missing)}: no such file or directory.")
-    runs = sorted(
-        {file.parent for path in paths for file in path.rglob("config.json") if (file.parent / "metrics.csv").exists()}
-    )
-    if not runs:
-        raise FlashSACError(
-            f"no runs in {', '.join(map(str, paths))}: a run directory holds config.json and metrics.csv."
-        )
-    return runs
-
-
 def group_paths(arguments: list[str]) -> dict[str, list[Path]]:
     """Return paths by name: `NAME=PATH` names what is below it, to compare it with others; a plain PATH needs no name.
 
@@ -75,25 +49,17 @@ def group_paths(arguments: list[str]) -> dict[str, list[Path]]:
     return groups
 
 
-def flatten(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by one name each: {"agent": {"atoms": 5}} gives {"agent.atoms": 5}."""
-    out: dict[str, Any] = {}
-    for name, value in settings.items():
-        out |= flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return out
-
-
-def differing_settings(runs: list[EvaluatedRun]) -> list[str]:
+def differing_settings(runs: list[RecordedRun]) -> list[str]:
     """Return the names of the settings that are not the same in all runs of an algorithm, bookkeeping left out."""
     by_algorithm = _by_algorithm(runs)
     if len(by_algorithm) > 1:  # each has settings of its own
         names = dict.fromkeys(name for some in by_algorithm.values() for name in differing_settings(some))
         return list(names)
     names = dict.fromkeys(name for run in runs for name in run.settings)
-    return [name for name in names if name not in BOOKKEEPING and len({_value(run, name) for run in runs}) > 1]
+    return [name for name in names if name not in BOOKKEEPING and len({setting_value(run, name) for run in runs}) > 1]
 
 
-def split_by_settings(runs: list[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
+def split_by_settings(runs: list[RecordedRun]) -> dict[str, list[RecordedRun]]:
     """Return runs of the same algorithm and settings together, by a label that names how they differ from the
     others."""
     by_algorithm = _by_algorithm(runs)
@@ -106,22 +72,22 @@ def split_by_settings(runs: list[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]
     return _split(runs)
 
 
-def _by_algorithm(runs: list[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
+def _by_algorithm(runs: list[RecordedRun]) -> dict[str, list[RecordedRun]]:
     """Return the runs of each algorithm, by its name in the legend: "flashsac", "sac (stable-baselines3)"."""
-    groups: dict[str, list[EvaluatedRun]] = defaultdict(list)
+    groups: dict[str, list[RecordedRun]] = defaultdict(list)
     for run in runs:
         algorithm, library = (run.settings.get(name) for name in ("algorithm", "library"))
         groups[f"{algorithm} ({str(library).partition(' ')[0]})" if algorithm else LABEL].append(run)
     return groups
 
 
-def _split(runs: list[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
+def _split(runs: list[RecordedRun]) -> dict[str, list[RecordedRun]]:
     names = differing_settings(runs)
     if not names:
         return {LABEL: runs}
-    groups: dict[tuple[str, ...], list[EvaluatedRun]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[RecordedRun]] = defaultdict(list)
     for run in runs:
-        groups[tuple(_value(run, name) for name in names)].append(run)
+        groups[tuple(setting_value(run, name) for name in names)].append(run)
     shown = names if len(names) <= MOST_NAMED else _telling(names, list(groups))
     more = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
     return {
@@ -130,11 +96,11 @@ def _split(runs: list[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
     }
 
 
-def repeated_seeds(runs: list[EvaluatedRun]) -> dict[int, list[Path]]:
+def repeated_seeds(runs: list[RecordedRun]) -> dict[int, list[Path]]:
     """Return the runs of every seed that occurs more than once."""
     by_seed: dict[int, list[Path]] = defaultdict(list)
     for run in runs:
-        by_seed[run.curve.seed].append(run.path)
+        by_seed[run.seed].append(run.path)
     return {seed: paths for seed, paths in by_seed.items() if len(paths) > 1}
 
 
@@ -147,7 +113,8 @@ def spell(name: str, value: Any) -> str:
     return f"{flag(name)} {text}".rstrip()
 
 
-def _value(run: EvaluatedRun, name: str) -> str:
+def setting_value(run: RecordedRun, name: str) -> str:
+    """Return a setting in a form that is equal for equal values: 1 and 1.0 are."""
     value = run.settings.get(name, ABSENT)
     return json.dumps(float(value) if type(value) is int else value)
 

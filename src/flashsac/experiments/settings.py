@@ -11,7 +11,7 @@ from flashsac.config.checks import check, coerce
 from flashsac.config.overrides import override
 from flashsac.config.schema import PresetName, TrainConfig, to_dict
 from flashsac.errors import FlashSACError
-from flashsac.experiments.grouping import flatten
+from flashsac.experiments.recorded import flatten
 from flashsac.sims.defaults import default_config
 from flashsac.system.limits import flag
 from flashsac.system.suggest import nearest

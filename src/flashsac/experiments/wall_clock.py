@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from flashsac.errors import FlashSACError
-from flashsac.runs import layout
-from flashsac.runs.directory import read_task_and_seed
-from flashsac.runs.metrics import read_metrics
+from flashsac.experiments.comparison import Comparison, all_runs
+from flashsac.experiments.recorded import RecordedRun
 from flashsac.runs.wall_clock import WallClock, read_wall_clock
 from flashsac.system.files import replacing
 
 NUMBERS = ("steps", "updates", "interaction_seconds", "algorithm_seconds", "protocol_seconds", "real_seconds")
 
 
-def run_wall_clock(run: Path) -> WallClock | None:
+def run_wall_clock(run: RecordedRun) -> WallClock | None:
     """Return a run's measurement, for the run as far as it has come since; None if it was not measured."""
-    measured = read_wall_clock(run)
+    measured = read_wall_clock(run.path)
     if measured is None:
         return None
-    rows = [row for row in read_metrics(run / layout.METRICS) if {"step", "updates", "seconds"} <= row.keys()]
+    rows = [row for row in run.rows if {"step", "updates", "seconds"} <= row.keys()]
     return measured.after(rows[-1]) if rows else measured
 
 
-def write_wall_clock(
-    runs: Mapping[str, Mapping[str, Sequence[Path]]], out: Path, say: Callable[[str], None]
-) -> list[Path]:
-    """Write one row for each run that was measured; returns the file, if there is one.
-
-    The runs are given by task and by the name of their group."""
+def write_wall_clock(comparison: Comparison, out: Path, say: Callable[[str], None]) -> list[Path]:
+    """Write one row for each run that was measured; returns the file, if there is one."""
     rows = []
-    for task, named in runs.items():
-        for name, group in named.items():
-            for run in group:
-                try:
-                    measured = run_wall_clock(run)
-                except FlashSACError as error:
-                    say(f"warning: {error}")
-                    continue
-                if measured is not None:
-                    values = [f"{getattr(measured, number):.6g}" for number in NUMBERS]
-                    rows.append([task, name, read_task_and_seed(run)[1], *values, measured.precision, measured.machine])
+    for task, name, runs in all_runs(comparison):
+        for run in runs:
+            try:
+                measured = run_wall_clock(run)
+            except FlashSACError as error:
+                say(f"warning: {error}")
+                continue
+            if measured is not None:
+                values = [f"{getattr(measured, number):.6g}" for number in NUMBERS]
+                rows.append([task, name, run.seed, *values, measured.precision, measured.machine])
     if not rows:
         return []
     path = out / "wall_clock.csv"

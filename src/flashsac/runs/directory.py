@@ -171,14 +171,18 @@ def read_task_and_seed(path: str | Path) -> tuple[str, int]:
 
 
 def read_recorded_settings(path: str | Path) -> dict[str, Any]:
-    """Return the settings as they were written, also of runs that another version has made. Those of a baseline have
-    the keys of BASELINE too."""
-    return _read(path, lambda record: record["config"] | {name: record[name] for name in BASELINE if name in record})[1]
+    """Return the settings as they were written, also of runs that another version has made."""
+    return _read(path, settings_of)[1]
+
+
+def settings_of(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings in what config.json holds. Those of a baseline have the keys of BASELINE too."""
+    return record["config"] | {name: record[name] for name in BASELINE if name in record}
 
 
 def read_record(path: str | Path) -> dict[str, Any]:
-    """All that config.json holds."""
-    return _read_and_say(path, dict)
+    """Return what config.json holds, also of runs that another version has made. Task and seed have the right types."""
+    return _read_and_say(path, lambda record: (_task_and_seed(record), record)[1])
 
 
 def is_baseline(record: dict[str, Any]) -> bool:
