@@ -25,6 +25,8 @@ BOOKKEEPING = {
     "video",
     "max_invalid",
     "eval.every",
+    "diagnostics.every",
+    "diagnostics.lanczos_iterations",
     "replay.storage",
 }
 """Settings that do not change what a run learns: runs that differ in these alone share a curve."""

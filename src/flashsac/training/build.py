@@ -26,9 +26,10 @@ from flashsac.sims.base import VecEnv
 from flashsac.system.memory import keep_freed_memory
 from flashsac.training.compile import compiler_for, compiler_missing
 from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget, intervals
+from flashsac.training.diagnostics import diagnostics_hooks
 from flashsac.training.env_metrics import EnvMetrics
 from flashsac.training.health import SimulatorWatch
-from flashsac.training.hooks import Hooks
+from flashsac.training.hooks import Hooks, declared_metrics
 from flashsac.training.precision import DTYPES, precision_notes
 from flashsac.training.progress import Progress
 from flashsac.training.replay_storage import make_replay, remove_ring
@@ -67,7 +68,8 @@ def build_trainer(
     try:
         for part in (run, progress, env):
             opened.callback(part.close)
-        session, more = _build_session(run, task, env, progress, opened, resume)
+        hooks = (*hooks, *diagnostics_hooks(run.config))
+        session, more = _build_session(run, task, env, progress, opened, resume, hooks)
         for line in (*run.notes, *more, *notes):
             progress.say(line)
         progress.say(_learning_plan(session))
@@ -95,10 +97,16 @@ def _learning_plan(session: Session) -> str:
 
 
 def _build_session(
-    run: Run, task: Any, env: VecEnv, progress: Progress, opened: contextlib.ExitStack, resume: bool
+    run: Run,
+    task: Any,
+    env: VecEnv,
+    progress: Progress,
+    opened: contextlib.ExitStack,
+    resume: bool,
+    hooks: Sequence[Hooks],
 ) -> tuple[Session, list[str]]:
     """The parts, and what to tell the user of them."""
-    config = run.config
+    config, of_hooks = run.config, declared_metrics(hooks, COLUMNS)
     keep_freed_memory()
 
     def opening(part: Part) -> Part:
@@ -138,7 +146,7 @@ def _build_session(
     session.log = opening(
         MetricsLog(
             run.path,
-            columns=[*COLUMNS, *session.env_metrics.columns],
+            columns=[*COLUMNS, *of_hooks, *session.env_metrics.columns],
             # The row of an evaluation that is still due is written again.
             resume_step=session.step - session.evaluation_due if resume else None,
             unwritten=session.unwritten_rows,
