@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 
-COMMANDS = ("train", "resume", "eval", "play", "report", "export", "deploy", "list", "bench")
+COMMANDS = ("train", "resume", "eval", "play", "report", "coverage", "export", "deploy", "list", "bench")
 """Each is a module beside this one, with a function `main(arguments) -> exit code`."""
 
 USAGE = """\
@@ -21,6 +21,7 @@ FlashSAC: fast, stable off-policy reinforcement learning for robots.
   eval RUN [--episodes N]            measure a policy       flashsac eval runs/cheetah
   play RUN [--out FILE]              watch it               flashsac play runs/cheetah
   report RUN ... --out DIR           draw learning curves   flashsac report runs --out curves
+  coverage RUN [--x COL --y COL]     what its data cover    flashsac coverage runs/cheetah --x obs:3 --y action:0
   export RUN [--out FILE]            write it as ONNX       flashsac export runs/g1 --out g1.onnx
   deploy FILE [--robot NAME]         run it on a robot      flashsac deploy g1.onnx --robot mujoco
   list [SUITE or WORD]               simulators and tasks   flashsac list dmc
