@@ -50,10 +50,17 @@ KINDS = [
 ]
 
 
-def trained_agent(kind: str = "state", dtype: torch.dtype = torch.float32, **changes) -> Agent:
+def trained_agent(kind: str = "state", dtype: torch.dtype = torch.float32, compiler=lambda f: f, **changes) -> Agent:
     """An agent that has made a few updates on random transitions."""
     spec, config = SPECS[kind], AgentConfig(**TINY | changes)
-    agent = Agent(spec, config, Replay(spec, 100, discount=0.99, n_step=config.n_step), total_updates=9, dtype=dtype)
+    agent = Agent(
+        spec,
+        config,
+        Replay(spec, 100, discount=0.99, n_step=config.n_step),
+        total_updates=9,
+        dtype=dtype,
+        compiler=compiler,
+    )
     random, no, yes = torch.Generator().manual_seed(1), torch.zeros(2).bool(), torch.ones(2).bool()
 
     def look():
@@ -258,3 +265,11 @@ def test_a_network_of_low_precision_is_measured_in_float64(dtype):
     hessian = brute_force_hessian(learner.critic_parameters, critic_loss)
     largest = torch.linalg.eigvalsh((hessian + hessian.T) / 2).abs().max().item()
     assert measure(agent)["diag/critic_max_eig"] == pytest.approx(largest, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_learner_whose_update_was_compiled_is_measured_too():
+    """Traced by the compiler, though not translated to C++, which takes a minute."""
+    compiled = trained_agent(compiler=lambda function: torch.compile(function, backend="eager"))
+    assert measure(compiled, iterations=4) == pytest.approx(measure(trained_agent(), iterations=4), rel=1e-3)
+    assert all(torch.isfinite(value) for value in compiled.update().values())

@@ -113,9 +113,3 @@ def test_a_metric_that_exists_already_is_an_error(tmp_path, hooks):
     with pytest.raises(FlashSACError, match="which exists already"):
         tiny_run(tmp_path / "run", hooks=hooks)
     assert not (tmp_path / "run" / "config.json").exists()
-
-
-def test_beside_compiled_code(tmp_path):
-    """Measuring copies the learner, which the compiled update also uses."""
-    run = tiny_run(tmp_path / "run", steps=400, compile="on", eval=dict(every=0), diagnostics=ON)
-    assert [row["step"] for row in rows(run) if "diag/critic_condition" in row] == [200, 400]

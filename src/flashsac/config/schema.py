@@ -180,6 +180,8 @@ class TrainConfig:
     """Record a video of the trained policy at the end."""
     wandb: str | None = None
     """Weights & Biases project to log to (needs the wandb extra)."""
+    trackio: str | None = None
+    """Trackio project to log to, in a local database (needs the trackio extra). `trackio show` draws it."""
     max_invalid: Annotated[float, AtLeast(0)] = 0.01
     """Stop when more than this share of the transitions held NaN or Inf; the first thousand are judged as a whole."""
 

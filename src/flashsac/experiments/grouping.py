@@ -19,6 +19,7 @@ BOOKKEEPING = {
     "seed",
     "run_dir",
     "wandb",
+    "trackio",
     "log_every",
     "checkpoint_every",
     "keep_checkpoints",

@@ -151,6 +151,7 @@ def _build_session(
             resume_step=session.step - session.evaluation_due if resume else None,
             unwritten=session.unwritten_rows,
             wandb_project=config.wandb,
+            trackio_project=config.trackio,
             config=dataclasses.asdict(config),
             say=progress.say,
         )
