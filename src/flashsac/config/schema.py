@@ -150,7 +150,7 @@ class DiagnosticsConfig:
 
     every: Annotated[int, AtLeast(0)] = 0
     """Transitions between measurements; 0 turns them off. The next row of metrics.csv has them."""
-    lanczos_iterations: Annotated[int, AtLeast(2), AtMost(10_000)] = 50
+    lanczos_iterations: Annotated[int, AtLeast(2), AtMost(10_000)] = 30
     """Hessian-vector products for the condition number. More of them find smaller eigenvalues."""
 
 

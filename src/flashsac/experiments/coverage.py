@@ -1,4 +1,4 @@
-"""Where the transitions of a run lie: joint densities of two numbers, in its replay and under its final policy.
+"""The coverage of a run: joint densities of two numbers, in its replay and under its final policy.
 
 docs/experiments/diagnostics.md defines the figures of merit.
 """
@@ -170,7 +170,7 @@ def default_pairs(reader: ReplayReader) -> list[tuple[Column, Column]]:
 
 
 def roll_out(found: PolicyOnTask, columns: Sequence[Column], transitions: int, num_envs: int, seed: int) -> np.ndarray:
-    """As many transitions of the stochastic policy, (transitions, columns): what an on-policy method would collect."""
+    """Transitions of the stochastic policy, (transitions, columns): what an on-policy method would collect."""
     num_envs = max(1, min(max(num_envs, MAX_PARALLEL), transitions // STEPS_EACH))
     config = dataclasses.replace(found.env, num_envs=num_envs, overlap=False)
     found.policy.require_finite()

@@ -69,7 +69,8 @@ def build_trainer(
         for part in (run, progress, env):
             opened.callback(part.close)
         hooks = (*hooks, *diagnostics_hooks(run.config))
-        session, more = _build_session(run, task, env, progress, opened, resume, hooks)
+        columns = [*COLUMNS, *declared_metrics(hooks, COLUMNS)]
+        session, more = _build_session(run, task, env, progress, opened, resume, columns)
         for line in (*run.notes, *more, *notes):
             progress.say(line)
         progress.say(_learning_plan(session))
@@ -97,16 +98,10 @@ def _learning_plan(session: Session) -> str:
 
 
 def _build_session(
-    run: Run,
-    task: Any,
-    env: VecEnv,
-    progress: Progress,
-    opened: contextlib.ExitStack,
-    resume: bool,
-    hooks: Sequence[Hooks],
+    run: Run, task: Any, env: VecEnv, progress: Progress, opened: contextlib.ExitStack, resume: bool, columns: list[str]
 ) -> tuple[Session, list[str]]:
     """The parts, and what to tell the user of them."""
-    config, of_hooks = run.config, declared_metrics(hooks, COLUMNS)
+    config = run.config
     keep_freed_memory()
 
     def opening(part: Part) -> Part:
@@ -146,7 +141,7 @@ def _build_session(
     session.log = opening(
         MetricsLog(
             run.path,
-            columns=[*COLUMNS, *of_hooks, *session.env_metrics.columns],
+            columns=[*columns, *session.env_metrics.columns],
             # The row of an evaluation that is still due is written again.
             resume_step=session.step - session.evaluation_due if resume else None,
             unwritten=session.unwritten_rows,
