@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flashsac.config.schema import AgentConfig, EnvConfig, EvalConfig, ReplayConfig
+from flashsac.config.schema import AgentConfig, DiagnosticsConfig, EnvConfig, EvalConfig, ReplayConfig
 from tests.helpers import PATIENCE, ROOT, blocks, environment, named_blocks
 from tests.test_docs import EXTRA
 
@@ -21,6 +21,7 @@ PAGES = [
     "docs/getting-started.md",
     "docs/faq.md",
     "docs/experiments/scores.md",
+    "docs/experiments/diagnostics.md",
     *sorted(f"docs/tutorials/{p.name}" for p in (ROOT / "docs" / "tutorials").glob("*.md")),
 ]
 SHORT_TRAINING = """
@@ -103,8 +104,14 @@ def test_excerpts_of_the_algorithm_are_in_the_source(page):
 @pytest.mark.parametrize("page", [*ALGORITHM, *(ROOT / name for name in PAGES)], ids=lambda page: page.stem)
 def test_flags_of_a_page_exist(page):
     """Every flag of `flashsac train` that a page names, switches of booleans included."""
-    known = {"agent": AgentConfig, "env": EnvConfig, "replay": ReplayConfig, "eval": EvalConfig}
-    named = re.findall(r"--(agent|env|replay|eval)\.([a-z-]+)", page.read_text())
+    known = {
+        "agent": AgentConfig,
+        "env": EnvConfig,
+        "replay": ReplayConfig,
+        "eval": EvalConfig,
+        "diagnostics": DiagnosticsConfig,
+    }
+    named = re.findall(r"--(agent|env|replay|eval|diagnostics)\.([a-z-]+)", page.read_text())
     for part, flag in named:
         fields = {field.name.replace("_", "-") for field in dataclasses.fields(known[part])}
         assert flag in fields or flag.removeprefix("no-") in fields, f"--{part}.{flag}"

@@ -284,6 +284,24 @@ def test_a_log_that_fails_is_left_out_and_the_others_go_on(tmp_path, monkeypatch
     ]
 
 
+def test_trackio_gets_the_rows_under_one_name(tmp_path, monkeypatch):
+    """A stand-in for the package: every start of a run must name the same run, and log the row's numbers at its step."""
+    started, logged = [], []
+    module = types.ModuleType("trackio")
+    log = lambda row, step: logged.append((step, row["return"]))
+    module.init = lambda **settings: started.append(settings) or types.SimpleNamespace(log=log, finish=lambda: None)
+    monkeypatch.setitem(sys.modules, "trackio", module)
+    for resume, step in ((None, 100), (100, 200)):
+        metrics = MetricsLog(tmp_path, columns=["step", "return"], resume_step=resume, trackio_project="robots")
+        metrics.write({"step": step, "return": 1.5})
+        metrics.close()
+    first, second = started
+    assert (first["project"], first["resume"]) == ("robots", "allow")
+    assert first["name"] == second["name"]
+    assert first["name"].startswith(tmp_path.name)
+    assert logged == [(100, 1.5), (200, 1.5)]
+
+
 def test_wandb_that_cannot_begin_does_not_keep_a_run_from_beginning(tmp_path, monkeypatch):
     def down(**settings):
         raise RuntimeError("no network")

@@ -16,6 +16,7 @@ COMMANDS = (
     "sweep",
     "baseline",
     "report",
+    "coverage",
     "watch",
     "export",
     "deploy",
@@ -36,6 +37,7 @@ FlashSAC: fast, stable off-policy reinforcement learning for robots.
   sweep WHAT --out DIR [...]         train many runs        flashsac sweep ablation/exploration --laptop --out runs/explore
   baseline ALGO TASK [...]           another algorithm      flashsac baseline sac mujoco:HalfCheetah-v4
   report RUN ... --out DIR           curves and scores      flashsac report runs --out curves
+  coverage RUN [--x COL --y COL]     what its data cover    flashsac coverage runs/cheetah --x obs:3 --y action:0
   watch [RUN ...]                    follow runs live       flashsac watch runs
   export RUN [--out FILE]            write it as ONNX       flashsac export runs/g1 --out g1.onnx
   deploy FILE [--robot NAME]         run it on a robot      flashsac deploy g1.onnx --robot mujoco

@@ -145,6 +145,16 @@ class EvalConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class DiagnosticsConfig:
+    """Norms, rank and curvature of the networks, in metrics.csv as diag/NAME. A run learns the same with them."""
+
+    every: Annotated[int, AtLeast(0)] = 0
+    """Transitions between measurements; 0 turns them off. The next row of metrics.csv has them."""
+    lanczos_iterations: Annotated[int, AtLeast(2), AtMost(10_000)] = 30
+    """Hessian-vector products for the condition number. More of them find smaller eigenvalues."""
+
+
+@dataclasses.dataclass(frozen=True)
 class TrainConfig:
     """One training run."""
 
@@ -170,6 +180,8 @@ class TrainConfig:
     """Record a video of the trained policy at the end."""
     wandb: str | None = None
     """Weights & Biases project to log to (needs the wandb extra)."""
+    trackio: str | None = None
+    """Trackio project to log to, in a local database (needs the trackio extra). `trackio show` draws it."""
     max_invalid: Annotated[float, AtLeast(0)] = 0.01
     """Stop when more than this share of the transitions held NaN or Inf; the first thousand are judged as a whole."""
 
@@ -177,6 +189,7 @@ class TrainConfig:
     env: EnvConfig = dataclasses.field(default_factory=EnvConfig)
     replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
     eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
+    diagnostics: DiagnosticsConfig = dataclasses.field(default_factory=DiagnosticsConfig)
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:

@@ -98,7 +98,14 @@ class Agent:
 
     def update(self) -> Metrics:
         """One gradient step of the critic and, every `actor_delay`-th time, of actor and temperature."""
-        size, generator = self.config.batch_size, self.learning_rng
+        update = self._update_critic if self.updates % self.config.actor_delay else self._update_both
+        metrics = update(*self.draw_update(self.learning_rng))
+        self.updates += 1
+        return metrics
+
+    def draw_update(self, generator: torch.Generator) -> tuple[Batch, Tensor, UpdateNoise, StepSizes]:
+        """What the next update takes: batch, reward scale, noise and step sizes. `generator` draws all of it."""
+        size = self.config.batch_size
         batch = self.replay.sample(size, generator, self.device)
         gaussian = torch.randn(2, size, self.spec.action_dim, generator=generator, device="cpu")
         draws = (self.learner.transform.draw(size, generator), *gaussian)
@@ -107,11 +114,7 @@ class Agent:
         # Everything from the host is sent before the update starts. Sent later, it would wait for the update to end.
         counts = (self.updates // delay + 1, self.updates + 1)  # Adam steps of the actor, of the critic
         step_sizes = StepSizes(*(to_device_async(adam_step_size(learning_rate, n), self.device) for n in counts))
-        scale = to_device_async(self.reward_scale.scale(), self.device)
-        update = self._update_critic if self.updates % delay else self._update_both
-        metrics = update(batch, scale, noise, step_sizes)
-        self.updates += 1
-        return metrics
+        return batch, to_device_async(self.reward_scale.scale(), self.device), noise, step_sizes
 
     def learning_rate(self) -> float:
         """Cosine decay over the run, the same for actor, critic and temperature."""

@@ -118,15 +118,19 @@ class Learner:
             next_features = self.encoder(batch.next_obs)
         return self.encoder(batch.obs), next_features
 
-    def _actor_step(self, features: Features, next_features: Features, noise: Tensor, step_size: Tensor) -> Metrics:
-        """Policy (eq. 2), then temperature (towards the entropy target of eq. 7)."""
+    def actor_loss(self, features: Features, next_features: Features, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Eq. 2, a scalar; beside it log-probability, (batch,), and log standard deviation, (batch, action_dim)."""
         # (batch, action_dim) each
         mean, log_std = self.joint_forward(self.actor, features.actor, next_features.actor, half=Half.CURRENT)
         action, log_prob = losses.squash(mean, log_std, noise)  # (batch, action_dim), (batch,)
         # The critic runs in eval mode: the policy's actions must not enter its statistics here.
         q = self.value.mean(self.critic(torch.cat([features.critic, action], -1), False))  # (members, batch)
+        return losses.actor_loss(log_prob, q, self.log_temperature.detach().exp()), log_prob, log_std
+
+    def _actor_step(self, features: Features, next_features: Features, noise: Tensor, step_size: Tensor) -> Metrics:
+        """Policy (eq. 2), then temperature (towards the entropy target of eq. 7)."""
         temperature = self.log_temperature.detach().exp()
-        loss = losses.actor_loss(log_prob, q, temperature)
+        loss, log_prob, log_std = self.actor_loss(features, next_features, noise)
         self.actor_optimizer.step(torch.autograd.grad(loss, self.actor_parameters), step_size)
         self.project(self.actor)
 
@@ -139,16 +143,12 @@ class Learner:
             "action_std": log_std.detach().exp().mean(),
         }
 
-    def _critic_step(
-        self,
-        features: Features,
-        next_features: Features,
-        batch: Batch,
-        reward_scale: Tensor,
-        noise: Tensor,
-        step_size: Tensor,
-    ) -> Metrics:
-        """Critics and encoder (eq. 4 and 5, as cross-entropy of distributions), then the target critics (eq. 3)."""
+    def critic_loss(
+        self, features: Features, next_features: Features, batch: Batch, reward_scale: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Eq. 4 and 5, as cross-entropy of distributions, a scalar; beside it the outputs, (members, batch, outputs).
+
+        The target has no gradient."""
         reward = batch.reward / reward_scale  # eq. 6, (batch,)
         current_rows = torch.cat([features.critic, batch.action], -1)  # (batch, critic features + action_dim)
         with torch.no_grad():
@@ -158,7 +158,19 @@ class Learner:
             target_out = self.joint_forward(self.target, current_rows, next_rows, half=Half.NEXT)
             entropy_cost = self.log_temperature.exp() * next_log_prob  # (batch,)
         out = self.joint_forward(self.critic, current_rows, next_rows, half=Half.CURRENT)  # (members, batch, outputs)
-        loss = self.value.loss(out, target_out, reward, batch.discount, entropy_cost)
+        return self.value.loss(out, target_out, reward, batch.discount, entropy_cost), out
+
+    def _critic_step(
+        self,
+        features: Features,
+        next_features: Features,
+        batch: Batch,
+        reward_scale: Tensor,
+        noise: Tensor,
+        step_size: Tensor,
+    ) -> Metrics:
+        """Critics and encoder (eq. 4 and 5), then the target critics (eq. 3)."""
+        loss, out = self.critic_loss(features, next_features, batch, reward_scale, noise)
         auxiliary_loss, auxiliary_metrics = self.encoder.auxiliary_loss(batch)
         gradients = torch.autograd.grad(loss + auxiliary_loss, [*self.critic_parameters, *self.encoder_parameters])
         self.critic_optimizer.step(gradients[: len(self.critic_parameters)], step_size)
@@ -167,7 +179,8 @@ class Learner:
         with torch.no_grad():
             for online, slow in zip(self.critic_parameters, self.target.parameters(), strict=True):
                 slow.lerp_(online, self.target_rate)
-        metrics = {"critic_loss": loss.detach(), "q": self.value.mean(out.detach()).mean(), "reward": reward.mean()}
+        metrics = {"critic_loss": loss.detach(), "q": self.value.mean(out.detach()).mean()}
+        metrics["reward"] = (batch.reward / reward_scale).mean()
         return metrics | auxiliary_metrics
 
     def finite(self) -> bool:

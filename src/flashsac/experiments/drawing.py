@@ -1,9 +1,11 @@
-"""The picture of a report: curves against steps and against time."""
+"""Pictures: curves against steps and against time, and densities of coverage."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from flashsac.experiments.comparison import published_name
 from flashsac.experiments.curves import AXES, Band, Curve, axis_labels, band, crop_published, metric_of
@@ -68,3 +70,33 @@ def _draw_published(panel: Any, others: dict[str, Band], end: float, styles: dic
         points: dict[str, Any] = dict(color=look.colour, linestyle="--", marker=MATPLOTLIB[look.marker], markersize=4)
         panel.plot(line.x, line.mean, label=published_name(method), **points)
         panel.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.1, linewidth=0)
+
+
+def draw_coverage(path: Path, about: dict[str, Any], pairs: list[dict[str, Any]]) -> Path:
+    """Draw the densities of coverage.json: a row for each pair, replay on the left and policy on the right."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.colors import LogNorm
+
+    size = (8, 0.6 + 3.4 * len(pairs))
+    figure, rows = plt.subplots(len(pairs), 2, figsize=size, squeeze=False, constrained_layout=True)
+    for panels, pair in zip(rows, pairs, strict=True):
+        both = np.array([pair["replay"], pair["policy"]])
+        norm = LogNorm(both[both > 0].min(), both.max())
+        for panel, name, label in zip(panels, ("replay", "policy"), ("replay", "final policy"), strict=True):
+            density = np.array(pair[name]).T  # pcolormesh takes rows along y
+            image = panel.pcolormesh(
+                pair["x_edges"], pair["y_edges"], np.ma.masked_equal(density, 0), norm=norm, cmap="viridis"
+            )
+            share, nats = 100 * pair[f"support_{name}"], pair[f"entropy_{name}"]
+            panel.set_title(f"{label}: support {share:.1f}%, entropy {nats:.2f} nats", fontsize=9)
+            panel.set_xlabel(pair["x"])
+            panel.set_ylabel(pair["y"])
+        figure.colorbar(image, ax=list(panels), label="density")
+    figure.suptitle(f"{about['task']}: {about['transitions']:,} transitions each")
+    with replacing(path, in_place=True) as temporary:
+        figure.savefig(temporary, dpi=110)
+    plt.close(figure)
+    return path

@@ -154,10 +154,20 @@ class Policy:
     @torch.no_grad()
     def act(self, obs: Obs) -> Tensor:
         """Actions in [-1, 1], as VecEnv.step takes them, where the observations are."""
+        return torch.tanh(self._gaussian(obs)[0]).to(next(iter(obs.values())).device)
+
+    @torch.no_grad()
+    def sample(self, obs: Obs, generator: torch.Generator) -> Tensor:
+        """Random actions of the stochastic policy that was trained, with fresh noise; the rest as in `act`."""
+        mean, log_std = self._gaussian(obs)
+        noise = torch.randn(mean.shape, generator=generator).to(mean.device)
+        return torch.tanh(mean + log_std.exp() * noise).to(next(iter(obs.values())).device)
+
+    def _gaussian(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation before tanh, each (batch, action_dim), where the policy is."""
         here = self.actor.mean.weight.device
-        there = next(iter(obs.values())).device
         features = self.encoder.actor_features({group: obs[group].to(here) for group in self.shapes})
-        return torch.tanh(self.actor(features, False)[0]).to(there)
+        return self.actor(features, False)
 
 
 def snapshot(actor: Actor, encoder: Encoder, task: str, spec: EnvSpec, config: TrainConfig) -> Policy:

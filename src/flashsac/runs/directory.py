@@ -135,7 +135,7 @@ class Run:
 
     def copy_contents(self, source: Path) -> None:
         """Checkpoints, replay and metrics of another run, which stays as it is; the settings are this run's own."""
-        ignored = shutil.ignore_patterns(".*", layout.CONFIG, DAMAGED, layout.WALL_CLOCK, "wandb*")
+        ignored = shutil.ignore_patterns(".*", layout.CONFIG, DAMAGED, layout.WALL_CLOCK, "wandb*", "trackio_id")
         shutil.copytree(source, self.path, dirs_exist_ok=True, ignore=ignored)
         adopt(self.path, self.record)
 

@@ -1,4 +1,4 @@
-"""What a run writes down: metrics.csv, TensorBoard, optionally W&B.
+"""What a run writes down: metrics.csv, TensorBoard, optionally W&B and Trackio.
 
 The columns are the METRICS that the parts of a run declare; training/build.py collects them.
 """
@@ -26,7 +26,7 @@ TIMINGS = ("seconds", "steps_per_second")
 
 
 class MetricsLog:
-    """Appends rows to metrics.csv and the same numbers to TensorBoard and W&B.
+    """Appends rows to metrics.csv and the same numbers to TensorBoard, W&B and Trackio.
 
     `columns` are those of metrics.csv; a cell without a value stays empty. Resuming drops the rows after `resume_step`,
     and the columns that are not among `columns`, except the environment's own. Rows that cannot be written are kept in
@@ -41,6 +41,7 @@ class MetricsLog:
         resume_step: int | None = None,
         unwritten: Sequence[dict[str, float]] = (),
         wandb_project: str | None = None,
+        trackio_project: str | None = None,
         config: Any = None,
         say: Callable[[str], None] = print,
     ):
@@ -59,7 +60,12 @@ class MetricsLog:
         self._failing: set[str] = set()
         """Who could not be written the last time."""
         self._tensorboard = TensorBoard(run_dir / layout.TENSORBOARD, None if resume_step is None else resume_step + 1)
-        self._wandb = self._start_wandb(wandb_project, run_dir, config) if wandb_project else None
+        self._services: dict[str, Any] = {}
+        """W&B and Trackio, where they are on."""
+        if wandb_project:
+            self._start("W&B", lambda: _start_wandb(wandb_project, run_dir, config))
+        if trackio_project:
+            self._start("Trackio", lambda: _start_trackio(trackio_project, run_dir, config))
 
     def _header(self) -> str:
         return ",".join(self._columns)
@@ -87,11 +93,12 @@ class MetricsLog:
         self.unwritten.append(row)
         self._tensorboard.keep(row)
         self.flush()
-        if self._wandb is not None:
+        numbers = {name: value for name, value in row.items() if name != "step"}
+        for name, service in list(self._services.items()):
             try:
-                self._wandb.log(row, step=int(row["step"]))
+                service.log(numbers, step=int(row["step"]))
             except Exception as error:  # a service that is down
-                self._leave_wandb_out(error)
+                self._leave_out(name, error)
 
     def flush(self) -> None:
         """Write the rows that could not be written before."""
@@ -128,25 +135,24 @@ class MetricsLog:
         with contextlib.suppress(OSError):
             sync(self._path)
 
-    def _start_wandb(self, project: str, run_dir: Path, config: Any) -> Any:
+    def _start(self, name: str, start: Callable[[], Any]) -> None:
         try:
-            return _start_wandb(project, run_dir, config)
+            self._services[name] = start()
         except MissingExtra:
             raise
         except Exception as error:  # no network, no account, no room
-            self._leave_wandb_out(error)
-            return None
+            self._leave_out(name, error)
 
-    def _leave_wandb_out(self, error: Exception) -> None:
-        self._wandb = None
-        self._say(f"warning: nothing more is logged to W&B ({error}); training goes on, metrics.csv has it all")
+    def _leave_out(self, name: str, error: Exception) -> None:
+        self._services.pop(name, None)
+        self._say(f"warning: nothing more is logged to {name} ({error}); training goes on, metrics.csv has it all")
 
     def close(self) -> None:
         """Write what can be written, and end."""
         self.flush()
-        if self._wandb is not None:
+        for service in self._services.values():
             with contextlib.suppress(Exception):  # a service that is down must not hide the error that ended the run
-                self._wandb.finish()
+                service.finish()
 
 
 def _text(value: float | None) -> str:
@@ -160,10 +166,24 @@ def _start_wandb(project: str, run_dir: Path, config: Any) -> Any:
         import wandb
     except ImportError as error:
         raise MissingExtra('logging to W&B needs its package: pip install "flashsac[wandb]"') from error
-    # One id for the run's whole life, or every resume would begin another one there.
-    known = run_dir / "wandb_id"
+    name, run_id = run_dir.name, _run_id(run_dir, "wandb_id")
+    return wandb.init(project=project, name=name, dir=str(run_dir), config=config, id=run_id, resume="allow")
+
+
+def _start_trackio(project: str, run_dir: Path, config: Any) -> Any:
+    try:
+        import trackio
+    except ImportError as error:
+        raise MissingExtra('logging to Trackio needs its package: pip install "flashsac[trackio]"') from error
+    name = f"{run_dir.name}-{_run_id(run_dir, 'trackio_id')[:6]}"
+    return trackio.init(
+        project=project, name=name, config=config, resume="allow", auto_log_cpu=False, auto_log_gpu=False
+    )
+
+
+def _run_id(run_dir: Path, file: str) -> str:
+    """One id for the run's whole life, or every resume would begin another one there."""
+    known = run_dir / file
     if not known.exists():
         write_atomic(known, secrets.token_hex(8))
-    return wandb.init(
-        project=project, name=run_dir.name, dir=str(run_dir), config=config, id=known.read_text(), resume="allow"
-    )
+    return known.read_text()

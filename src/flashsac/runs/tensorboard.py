@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flashsac.runs.metrics_file import ENV_PREFIX
-
 
 class TensorBoard:
     """A writer of metrics as scalars. Rows that could not be written are kept and written later.
@@ -38,7 +36,7 @@ class TensorBoard:
 
         for name, value in row.items():
             if name != "step" and value is not None:
-                group = "eval/" if name.startswith("eval_") else "" if name.startswith(ENV_PREFIX) else "train/"
+                group = "" if "/" in name else "eval/" if name.startswith("eval_") else "train/"
                 summary = Summary(value=[Summary.Value(tag=f"{group}{name}", simple_value=value)])
                 self._records.append(Event(wall_time=time.time(), step=int(row["step"]), summary=summary))
 

@@ -26,9 +26,10 @@ from flashsac.sims.base import VecEnv
 from flashsac.system.memory import keep_freed_memory
 from flashsac.training.compile import compiler_for, compiler_missing
 from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget, intervals
+from flashsac.training.diagnostics import diagnostics_hooks
 from flashsac.training.env_metrics import EnvMetrics
 from flashsac.training.health import SimulatorWatch
-from flashsac.training.hooks import Hooks
+from flashsac.training.hooks import Hooks, declared_metrics
 from flashsac.training.precision import DTYPES, precision_notes
 from flashsac.training.progress import Progress
 from flashsac.training.replay_storage import make_replay, remove_ring
@@ -67,7 +68,9 @@ def build_trainer(
     try:
         for part in (run, progress, env):
             opened.callback(part.close)
-        session, more = _build_session(run, task, env, progress, opened, resume)
+        hooks = (*hooks, *diagnostics_hooks(run.config))
+        columns = [*COLUMNS, *declared_metrics(hooks, COLUMNS)]
+        session, more = _build_session(run, task, env, progress, opened, resume, columns)
         for line in (*run.notes, *more, *notes):
             progress.say(line)
         progress.say(_learning_plan(session))
@@ -95,7 +98,7 @@ def _learning_plan(session: Session) -> str:
 
 
 def _build_session(
-    run: Run, task: Any, env: VecEnv, progress: Progress, opened: contextlib.ExitStack, resume: bool
+    run: Run, task: Any, env: VecEnv, progress: Progress, opened: contextlib.ExitStack, resume: bool, columns: list[str]
 ) -> tuple[Session, list[str]]:
     """The parts, and what to tell the user of them."""
     config = run.config
@@ -138,11 +141,12 @@ def _build_session(
     session.log = opening(
         MetricsLog(
             run.path,
-            columns=[*COLUMNS, *session.env_metrics.columns],
+            columns=[*columns, *session.env_metrics.columns],
             # The row of an evaluation that is still due is written again.
             resume_step=session.step - session.evaluation_due if resume else None,
             unwritten=session.unwritten_rows,
             wandb_project=config.wandb,
+            trackio_project=config.trackio,
             config=dataclasses.asdict(config),
             say=progress.say,
         )

@@ -222,7 +222,10 @@ def _restore(session: Session, checkpoint: Checkpoint) -> list[str]:
     session.unwritten_rows = state.get("unwritten_rows", [])
     session.step, session.evaluation_due = checkpoint.step, state.get("evaluation_due", False)
     session.watch.begin(agent.replay.invalid, agent.reward_scale.outliers())
-    session.row = next(iter(read_metrics(session.run.path / "metrics.csv")[-1:]), {})
+    # metrics.csv may be ahead of the checkpoint, and lack rows for which there was no room.
+    rows = [*read_metrics(session.run.path / "metrics.csv"), *session.unwritten_rows]
+    reached = session.step - session.evaluation_due  # the row of an evaluation that is still due is written again
+    session.row = next((row for row in reversed(rows) if row["step"] <= reached), {})
     notes.append(f"resuming {session.run.task} at step {session.step:,} of {session.config.steps:,}")
     if state["env"] and session.env.load_state_dict(state["env"]):
         session.obs = {group: rows.to(session.env.spec.device) for group, rows in state["obs"].items()}

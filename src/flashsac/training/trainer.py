@@ -216,6 +216,8 @@ class Trainer:
         row: dict[str, float] = {"step": session.step, "updates": agent.updates, **session.episodes.summary(), **scores}
         row |= {name: value.item() for name, value in session.metrics.items()}
         row |= session.env_metrics.take()
+        for hook in self.hooks:
+            row |= hook.row_metrics(self)
         return row | {
             "reward_scale": agent.reward_scale.scale().item(),
             "reward_outliers": agent.reward_scale.outliers(),
