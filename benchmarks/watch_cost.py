@@ -45,7 +45,7 @@ class Blocks(Hooks):
     def before_step(self, trainer: Trainer) -> None:
         now = time.perf_counter()
         if not self._start:
-            if trainer.session.agent.updates >= 500:
+            if trainer.session.agent.updates >= 50:
                 self._start, self._step = now, trainer.step
             return
         if now - self._start < BLOCK:
