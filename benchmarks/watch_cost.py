@@ -45,7 +45,7 @@ class Blocks(Hooks):
     def before_step(self, trainer: Trainer) -> None:
         now = time.perf_counter()
         if not self._start:
-            if trainer.session.agent.updates >= 500:
+            if trainer.session.agent.updates >= 50:
                 self._start, self._step = now, trainer.step
             return
         if now - self._start < BLOCK:
@@ -99,9 +99,9 @@ def main(out: str = "benchmarks/results/watch-cost.csv") -> None:
     runs = Path(tempfile.mkdtemp())
     blocks = Blocks(runs)
     settings: dict[str, Any] = dict(
-        steps=10_000_000, eval={"every": 5_000, "episodes": 1}, checkpoint_every=0, video=False, log_every=100
+        steps=1_000_000, eval={"every": 5_000, "episodes": 1}, checkpoint_every=0, video=False, log_every=100
     )
-    settings |= dict(run_dir=str(runs / "run"), compile="off")
+    settings |= dict(run_dir=str(runs / "run"), compile="off", agent={"warmup": 1000})
     flashsac.train(TASK, preset="laptop", hooks=[blocks], quiet=True, **settings)
     with Path(out).open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -177,7 +177,7 @@ def test_the_newest_video_inside_the_run_is_taken(tmp_path):
     run = tmp_path / "run"
     (run / "videos").mkdir(parents=True)
     assert extras.newest_video(run) is None
-    for i, name in enumerate(("final.mp4", "play.mp4")):
+    for i, name in enumerate(("final.mp4", "play.mp4", ".writing-7-play.mp4")):
         (run / "videos" / name).write_bytes(b"x")
         os.utime(run / "videos" / name, (i, i))
     (tmp_path / "secret.mp4").write_bytes(b"secret")

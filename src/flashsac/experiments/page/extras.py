@@ -16,6 +16,7 @@ from flashsac.experiments.recorded import RecordedRun
 from flashsac.experiments.wall_clock import NUMBERS, run_wall_clock
 from flashsac.runs import layout
 from flashsac.runs.seal import MALFORMED, parse_object
+from flashsac.system.files import UNFINISHED
 
 COVERAGE = Path("coverage", "coverage.json")
 MOST_CELLS = 200_000
@@ -25,14 +26,15 @@ MOST_BYTES = 64 * 2**20
 
 
 def newest_video(run: Path) -> Path | None:
-    """Return the newest MP4 file in a run's videos; None if it has none.
+    """Return the newest finished MP4 file in a run's videos; None if it has none.
 
     A link that leads out of the run directory is left out: a page is given to others, the rest of the disk is not."""
     found = []
     with contextlib.suppress(OSError):
         for path in (run / layout.VIDEOS).glob("*.mp4"):
             with contextlib.suppress(OSError):
-                if path.is_file() and path.resolve().is_relative_to(run.resolve()) and path.stat().st_size:
+                inside = path.is_file() and path.resolve().is_relative_to(run.resolve())
+                if inside and path.stat().st_size and not path.name.startswith(UNFINISHED):
                     found.append((path.stat().st_mtime_ns, path))
     return max(found)[1] if found else None
 

@@ -55,8 +55,12 @@ def origins_tables(comparison: Comparison) -> list[Table]:
             rows.append([task, name, letter, seeds, ", ".join(str(run.path) for run in same)])
     origins = [[letter, *origin] for origin, letter in letters.items()]
     return [
-        table("Where runs were made: versions of the packages, and the machine.", ["", "Versions", "Machine"], origins),
-        table("The letter of every line.", ["Task", "Line", "Made at", "Seeds", "Run directories"], rows),
+        table(
+            "Where runs were made: versions of the packages, and the machine.",
+            ["Origin", "Versions", "Machine"],
+            origins,
+        ),
+        table("The origin of every line.", ["Task", "Line", "Origin", "Seeds", "Run directories"], rows),
     ]
 
 
