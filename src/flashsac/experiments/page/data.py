@@ -24,10 +24,10 @@ FileOf = Callable[[str, str, int, Path], str]
 def page_data(
     comparison: Comparison,
     published: Published,
-    scores: Summary | None,
     notes: list[str],
     file_of: FileOf,
     task_data: Callable[[str, Lines, Published], dict[str, Any]] | None = None,
+    scores: Summary | None = None,
 ) -> dict[str, Any]:
     """Return the data of the page. `task_data` takes the place of the function below where its results are kept."""
     found = [(task, name, run) for task, name, runs in all_runs(comparison) for run in runs]

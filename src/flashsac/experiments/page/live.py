@@ -70,7 +70,7 @@ class LiveData:
         comparison = compare(groups, notes.append)
         published = {task: self._read_published(task) for task in comparison} if self._published else {}
         videos: dict[str, Path] = {}
-        data = page_data(comparison, published, None, notes, _addresses(videos), self._data_of_task)
+        data = page_data(comparison, published, notes, _addresses(videos), self._data_of_task)
         del data["made"]  # what has not changed shall look the same
         self._tasks = {task: kept for task, kept in self._tasks.items() if task in comparison}
         self.videos = videos

@@ -54,7 +54,7 @@ def write_page(
         written.append(copy)
         return f"{VIDEOS}/{copy.name}"
 
-    data = page_data(comparison, published, scores, notes, file_of)
+    data = page_data(comparison, published, notes, file_of, scores=scores)
     page = out / PAGE
     write_atomic(page, render(json_text(data), plotly()), in_place=True)
     return [page, *written]
