@@ -116,17 +116,20 @@ class Claim:
 
 
 def read_runs(sweep: Path) -> list[RunOf]:
-    """Return the evaluated runs of a sweep."""
+    """Return the finished runs of a sweep. Others would be compared by an earlier evaluation."""
     runs = []
     for config in sorted(sweep.rglob("seed-*/config.json")):
         run = config.parent
         curve = read_curve(run) if (run / "metrics.csv").exists() else None
-        if curve is not None:
+        settings = read_recorded_settings(run)
+        if curve is None or curve.step[-1] < settings["steps"]:
+            print(f"left out: {run}, which is not finished")
+        else:
             task, seed = read_task_and_seed(run)
             last: dict[str, float] = {}
             for row in read_metrics(run / "metrics.csv"):
                 last |= row  # diagnostics are not in every row
-            runs.append(RunOf(run.parent.name, task, seed, read_recorded_settings(run), curve, last))
+            runs.append(RunOf(run.parent.name, task, seed, settings, curve, last))
     return runs
 
 
@@ -319,16 +322,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     write_csv(options.out / "findings.csv", FINDINGS, rows)
     text = f"# The paper's findings, here\n\n{markdown(FINDINGS, rows)}"
-    if options.published:
-        orders = [row for runs in sweeps if _has_architectures(runs) for row in compare_orders(runs, options.published)]
+    built = [runs for runs in sweeps if any(run.variant in ARCHITECTURES for run in runs)]
+    if options.published and built:
+        orders = [row for runs in built for row in compare_orders(runs, options.published)]
         write_csv(options.out / "diagnostics.csv", ORDERS, orders)
         text += f"\n# The six architectures by their diagnostics\n\n{markdown(ORDERS, orders)}"
     write_atomic(options.out / "findings.md", text)
     print(text)
-
-
-def _has_architectures(runs: Sequence[RunOf]) -> bool:
-    return any(run.variant in ARCHITECTURES for run in runs)
 
 
 if __name__ == "__main__":

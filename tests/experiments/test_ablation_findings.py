@@ -20,7 +20,7 @@ def write_run(sweep, task, variant, seed, last, *, seconds=10.0, agent=None, rep
     """A run that rises evenly to its last return."""
     run = sweep / task.replace(":", "-") / variant / f"seed-{seed}"
     run.mkdir(parents=True)
-    settings = {"seed": seed, "agent": agent or {}, "replay": replay or {}}
+    settings = {"seed": seed, "steps": 100, "agent": agent or {}, "replay": replay or {}}
     (run / "config.json").write_text(json.dumps({"task": task, "config": settings}))
     columns = "".join(f",{name}" for name in diagnostics)
     values = "".join(f",{value}" for value in diagnostics.values())
@@ -168,6 +168,15 @@ def test_orders_of_diagnostics_and_the_files(tmp_path):
     with (out / "findings.csv").open(newline="") as file:
         assert [row["verdict"] for row in csv.DictReader(file)] == ["came out"] * 6
     assert "| f_flashSAC | a_MLP |" in (out / "findings.md").read_text()
+
+
+def test_a_run_that_goes_on_does_not_count(tmp_path, capsys):
+    write_run(tmp_path, A, "a_MLP", 0, 1)
+    write_run(tmp_path, A, "a_MLP", 1, 1)
+    metrics = tmp_path / A.replace(":", "-") / "a_MLP" / "seed-1" / "metrics.csv"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:-1]))
+    assert [run.seed for run in findings.read_runs(tmp_path)] == [0]
+    assert f"left out: {metrics.parent}, which is not finished" in capsys.readouterr().out
 
 
 def test_a_directory_without_sweeps_is_an_error(tmp_path, capsys):
