@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from flashsac.experiments.launchers.local import LocalLauncher
 from flashsac.experiments.search import last_score
 from flashsac.experiments.sweep_file import read_sweep
 from flashsac.experiments.trial import Trial, is_finished
@@ -263,3 +264,22 @@ def test_the_last_evaluation_is_the_score(tmp_path):
     trial.run.mkdir(parents=True)
     (trial.run / "metrics.csv").write_text("step,eval_return\n1,5.0\n2,7.5\n3,\n")
     assert last_score(trial) == 7.5
+
+
+def test_each_trial_gets_a_gpu_of_its_own(tmp_path, monkeypatch):
+    """The devices are made up: nothing here can compute on them, so the runs stay on the CPU."""
+    monkeypatch.chdir(tmp_path)
+    sweep = SweepOfTests(tmp_path, ["tests.toy_envs:Hangs"])
+    sweep.hangs.touch()
+    for name, value in sweep.environment().items():
+        monkeypatch.setenv(name, value)
+    launcher = LocalLauncher(gpus=["3", "5"])
+    assert launcher.slots == 2
+    jobs = [launcher.start(trial) for trial in sweep.trials[:2]]
+    given = sorted(worker.environ()["CUDA_VISIBLE_DEVICES"] for worker in sweep.workers())
+    threads = {worker.environ()["OMP_NUM_THREADS"] for worker in sweep.workers()}
+    for job in jobs:
+        job.kill()
+    assert given == ["3", "5"]
+    assert threads == {"1"}
+    assert not sweep.workers()
