@@ -98,7 +98,7 @@ class SweepOfTests:
         """Wait until one that hangs on request has a checkpoint, and is not finished."""
         assert wait_until(
             lambda: any(
-                0 < max(checkpoint_steps(t.run), default=0) < 500
+                0 < max(checkpoint_steps(t.run), default=0) < 300
                 for t in self.trials
                 if "Hangs" in t.task and t.run.exists()
             )
