@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import os
 import re
+import secrets
 import signal
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -283,3 +286,29 @@ def test_each_trial_gets_a_gpu_of_its_own(tmp_path, monkeypatch):
     assert given == ["3", "5"]
     assert threads == {"1"}
     assert not sweep.workers()
+
+
+def test_ray_takes_the_address_of_a_cluster_that_runs(tmp_path, monkeypatch):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    sweep = SweepOfTests(tmp_path, ["tests.toy_envs:make_point"], variants="")
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # of this cluster alone
+    for name, value in token.items():
+        monkeypatch.setenv(name, value)
+    start = f"start --head --block --num-cpus 1 --include-dashboard=false --disable-usage-stats --port {address[10:]}"
+    with (tmp_path / "ray.log").open("wb") as log:
+        cluster = subprocess.Popen(
+            [sys.executable, "-m", "ray.scripts.scripts", *start.split()],
+            env=sweep.environment(),
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        assert wait_until(lambda: "Ray runtime started" in (tmp_path / "ray.log").read_text())
+        sweep.run("--launcher", "ray", "--ray-address", address)
+        assert is_finished(sweep.trials[0])
+        assert cluster.poll() is None  # it is not ours to end
+    finally:
+        cluster.terminate()
+        cluster.wait(timeout=PATIENCE)
