@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import os
 import re
+import secrets
 import signal
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
+from flashsac.experiments.launchers.local import LocalLauncher
 from flashsac.experiments.search import last_score
 from flashsac.experiments.sweep_file import read_sweep
 from flashsac.experiments.trial import Trial, is_finished
@@ -97,7 +101,7 @@ class SweepOfTests:
         """Wait until one that hangs on request has a checkpoint, and is not finished."""
         assert wait_until(
             lambda: any(
-                0 < max(checkpoint_steps(t.run), default=0) < 500
+                0 < max(checkpoint_steps(t.run), default=0) < 300
                 for t in self.trials
                 if "Hangs" in t.task and t.run.exists()
             )
@@ -203,11 +207,11 @@ def test_ctrl_c_saves_checkpoints_and_says_how_to_go_on(tmp_path):
 
 
 def test_failures_are_shown_retried_and_do_not_hold_up_the_others(tmp_path):
-    sweep = SweepOfTests(tmp_path, ["tests.toy_envs:Breaks", "tests.toy_envs:make_point"], variants="")
+    sweep = SweepOfTests(tmp_path, ["tests.toy_envs:make_nan", "tests.toy_envs:make_point"], variants="")
     done = sweep.run(check=False)
     assert done.returncode == 1
     broken, good = sweep.trials
-    assert "a bug of the environment's own" in done.stdout
+    assert re.search(r"\n  \| .*NaN", done.stdout)  # its last lines
     assert done.stdout.count("it is tried again") == 1
     assert f"failed: {broken.name}" in done.stdout
     assert is_finished(good)
@@ -263,3 +267,48 @@ def test_the_last_evaluation_is_the_score(tmp_path):
     trial.run.mkdir(parents=True)
     (trial.run / "metrics.csv").write_text("step,eval_return\n1,5.0\n2,7.5\n3,\n")
     assert last_score(trial) == 7.5
+
+
+def test_each_trial_gets_a_gpu_of_its_own(tmp_path, monkeypatch):
+    """The devices are made up: nothing here can compute on them, so the runs stay on the CPU."""
+    monkeypatch.chdir(tmp_path)
+    sweep = SweepOfTests(tmp_path, ["tests.toy_envs:Hangs"])
+    sweep.hangs.touch()
+    for name, value in sweep.environment().items():
+        monkeypatch.setenv(name, value)
+    launcher = LocalLauncher(gpus=["3", "5"])
+    assert launcher.slots == 2
+    jobs = [launcher.start(trial) for trial in sweep.trials[:2]]
+    given = sorted(worker.environ()["CUDA_VISIBLE_DEVICES"] for worker in sweep.workers())
+    threads = {worker.environ()["OMP_NUM_THREADS"] for worker in sweep.workers()}
+    for job in jobs:
+        job.kill()
+    assert given == ["3", "5"]
+    assert threads == {"1"}
+    assert not sweep.workers()
+
+
+def test_ray_takes_the_address_of_a_cluster_that_runs(tmp_path, monkeypatch):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    sweep = SweepOfTests(tmp_path, ["tests.toy_envs:make_point"], variants="")
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # of this cluster alone
+    for name, value in token.items():
+        monkeypatch.setenv(name, value)
+    start = f"start --head --block --num-cpus 1 --include-dashboard=false --disable-usage-stats --port {address[10:]}"
+    with (tmp_path / "ray.log").open("wb") as log:
+        cluster = subprocess.Popen(
+            [sys.executable, "-m", "ray.scripts.scripts", *start.split()],
+            env=sweep.environment(),
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        assert wait_until(lambda: "Ray runtime started" in (tmp_path / "ray.log").read_text())
+        sweep.run("--launcher", "ray", "--ray-address", address)
+        assert is_finished(sweep.trials[0])
+        assert cluster.poll() is None  # it is not ours to end
+    finally:
+        cluster.terminate()
+        cluster.wait(timeout=PATIENCE)

@@ -59,7 +59,7 @@ class SweepView:
             self.say(total)
             for status in statuses:
                 if status.state is State.RUNNING and self._progress[status.trial.path].step:
-                    self.say("  " + "  ".join(filter(None, self._cells(status))))
+                    self.say(self._line(status))
         self._counted = counted
 
     def _look(self, statuses: Sequence[Status]) -> None:
@@ -78,19 +78,31 @@ class SweepView:
         return (
             trial.task,
             trial.variant,
-            f"seed {trial.seed}",
+            str(trial.seed),
             status.state.value,
             f"{progress.step:,}/{progress.steps:,}",
-            "" if progress.rate is None else f"{progress.rate:.0f} steps/s",
-            "" if progress.value is None else f"return {progress.value:.4g}",
+            "" if progress.rate is None else f"{progress.rate:.0f}/s",
+            "" if progress.value is None else f"{progress.value:.4g}",
             clock(progress.seconds_left) if progress.seconds_left and status.state is State.RUNNING else "",
         )
+
+    def _line(self, status: Status) -> str:
+        task, variant, seed, _, step, rate, value, left = self._cells(status)
+        parts = [
+            f"  {task} {variant} seed {seed}",
+            step,
+            f"return {value}" if value else "",
+            rate and f"{rate[:-2]} steps/s",
+        ]
+        return "  ".join(filter(None, [*parts, f"left {left}" if left else ""]))
 
     def _table(self, statuses: Sequence[Status], total: str) -> Any:
         """The rows of trials at work and of failed ones: all of them would not fit on a screen."""
         from rich.table import Table
 
-        table = Table(*("task", "variant", "seed", "state", "step", "speed", "return", "left"), caption=total)
+        table = Table(caption=total)
+        for column in ("task", "variant", "seed", "state", "step", "speed", "return", "left"):
+            table.add_column(column, no_wrap=True)
         for status in statuses:
             if status.state in (State.RUNNING, State.ELSEWHERE, State.FAILED):
                 table.add_row(*self._cells(status))
