@@ -23,6 +23,12 @@ EXTRA = {
     "play": ["--seconds", "1"],
     "export": ["--observations", "100"],
     "deploy": "--seconds 0.2 --tilt 1.5 --overtravel 0.5".split(),
+    "sweep": (
+        "--seeds 1 --set steps=300 agent.warmup=100 agent.batch-size=16 agent.critic-width=8 agent.actor-width=8 "
+        "compile=off env.num-envs=2 eval.episodes=2 video=off"
+    ).split(),
+    "baseline": "--minutes 0.02 --eval.episodes 2 --no-video".split(),
+    "watch": ["--help"],  # it would serve until it is stopped
     "bench": "--seconds 0.1 --compile off --preset laptop --precision fp32".split(),
 }
 
@@ -40,7 +46,19 @@ def test_commands(tmp_path):
         seen.add(arguments[0])
         extra = EXTRA.get(arguments[0], [])
         cli(*arguments, *extra, cwd=tmp_path)
-    assert {"train", "resume", "eval", "play", "report", "list", "bench", "export", "deploy"} <= seen
+    assert {
+        "train",
+        "resume",
+        "eval",
+        "play",
+        "report",
+        "list",
+        "bench",
+        "export",
+        "deploy",
+        "sweep",
+        "baseline",
+    } <= seen
 
 
 def test_commands_from_images(tmp_path):
