@@ -76,7 +76,9 @@ def test_a_trial_is_a_command_that_anybody_can_type(write, tmp_path):
     assert low.command()[:-6] == ["train", "mujoco:HalfCheetah-v4", *given, low.path]
     assert low.command()[-6:] == "--steps 30000 --agent.batch-size 64 --agent.target-std 0.05".split()
     assert low.command(resume=True) == ["resume", low.path, "--task", "mujoco:HalfCheetah-v4"]
-    assert sac.command() == f"baseline sac {sac.task} --steps 10000 --seed 0 --run-dir {sac.path}".split()
+    shared = "--steps 10000 --eval.every 5000 --eval.episodes 10"
+    assert sac.command() == f"baseline sac {sac.task} --seed 0 --run-dir {sac.path} {shared}".split()
+    assert sac.command(resume=True) == ["resume", sac.path, "--task", sac.task]
     assert Trial.from_json(low.to_json()) == low
 
 

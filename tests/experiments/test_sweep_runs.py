@@ -312,3 +312,14 @@ def test_ray_takes_the_address_of_a_cluster_that_runs(tmp_path, monkeypatch):
     finally:
         cluster.terminate()
         cluster.wait(timeout=PATIENCE)
+
+
+def test_a_baseline_is_a_variant_that_is_finished_once(tmp_path):
+    sweep = SweepOfTests(tmp_path, ["tests.toy_envs:make_point"], variants='[variants.sac]\nalgorithm = "sac"\n')
+    (trial,) = sweep.trials
+    sweep.run()
+    rows = metrics(trial.run)
+    assert [row["step"] for row in rows if row["eval_return"]] == ["300", "600"], "evaluated as the others are"
+    assert is_finished(trial)
+    assert "1 trials: 1 finished" in sweep.run().stdout
+    assert metrics(trial.run) == rows

@@ -123,6 +123,8 @@ def _settings(config: TrainConfig, folder: str) -> TrainConfig:
         eval=dataclasses.replace(config.eval, every=0),
         video=False,
         wandb=None,
+        trackio=None,
+        diagnostics=dataclasses.replace(config.diagnostics, every=0),
         run_dir=f"{folder}/run",
         env=dataclasses.replace(config.env, overlap=False),
         agent=dataclasses.replace(config.agent, warmup=min(config.agent.warmup, WARMUP)),

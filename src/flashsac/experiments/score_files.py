@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flashsac.experiments.scores import Estimate, GroupScores, Line, Summary
+from flashsac.experiments.styles import MATPLOTLIB, Style, style
 from flashsac.system.files import replacing
 
 COLUMNS = ("statistic", "name", "other", "x", "value", "ci_low", "ci_high", "tasks", "seeds")
@@ -61,7 +62,7 @@ def _draw(summary: Summary, path: Path) -> Path:
     _draw_points(panels[0, 0], summary)
     for panel, (statistic, labels) in zip(panels.flat[1:], LINES.items(), strict=True):
         for i, group in enumerate(summary.groups):
-            _draw_line(panel, getattr(group, statistic), group, f"C{i}")
+            _draw_line(panel, getattr(group, statistic), group, style(i))
         panel.set_xlabel(labels[0])
         panel.set_ylabel(labels[1])
     for panel in panels.flat:
@@ -82,17 +83,24 @@ def _draw(summary: Summary, path: Path) -> Path:
 
 def _draw_points(panel: Any, summary: Summary) -> None:
     for i, group in enumerate(summary.groups):
+        colour = style(i).colour
         if group.iqm.low is not None:
-            panel.plot([group.iqm.low, group.iqm.high], [i, i], color=f"C{i}", linewidth=6, alpha=0.35)
-        panel.plot(group.iqm.value, i, color=f"C{i}", marker="o")
+            panel.plot([group.iqm.low, group.iqm.high], [i, i], color=colour, linewidth=6, alpha=0.35)
+        panel.plot(group.iqm.value, i, color=colour, marker="o")
     panel.set_ylim(len(summary.groups) - 0.5, -0.5)
     panel.set_yticks([])
     panel.set_xlabel("interquartile mean of scores")
 
 
-def _draw_line(panel: Any, line: Line, group: GroupScores, colour: str) -> None:
+def _draw_line(panel: Any, line: Line, group: GroupScores, look: Style) -> None:
     label = f"{group.name}, {group.seeds} seed{'s' if group.seeds > 1 else ''}"
-    panel.plot(line.x, [estimate.value for estimate in line.estimates], color=colour, label=label)
+    panel.plot(
+        line.x,
+        [estimate.value for estimate in line.estimates],
+        color=look.colour,
+        linestyle=MATPLOTLIB[look.dash],
+        label=label,
+    )
     low, high = ([getattr(estimate, end) for estimate in line.estimates] for end in ("low", "high"))
     if line.x and None not in low:
-        panel.fill_between(line.x, low, high, color=colour, alpha=0.2, linewidth=0)
+        panel.fill_between(line.x, low, high, color=look.colour, alpha=0.2, linewidth=0)

@@ -80,6 +80,10 @@ def _variant(path: Path, name: str, table: Any) -> Variant:
     algorithm = table.get("algorithm")
     if not isinstance(algorithm, str | None):
         raise FlashSACError(f"{where}: algorithm must be the name of a baseline, such as sac.")
+    if algorithm is not None:
+        from flashsac.experiments.baselines.algorithms import find_algorithm  # imports torch
+
+        find_algorithm(algorithm)
     settings = checked_names({key: value for key, value in table.items() if key != "algorithm"}, where)
     if algorithm is not None and (others := sorted(settings.keys() - {"steps"})):
         raise FlashSACError(f"{where}: a baseline takes steps alone of our settings, not {', '.join(others)}.")

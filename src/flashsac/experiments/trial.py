@@ -24,6 +24,8 @@ MACHINE = {"device", "compile"}
 """Settings that say how this machine computes."""
 ENVIRONMENT_DECIDES = {"env.num_envs", "env.with_state", "env.max_episode_steps", "env.image_size"}
 """Settings that a user's own environment may have replaced in the record of its run."""
+OF_BASELINES_TOO = {"video", "max_invalid", "env.engine", "env.max_episode_steps", "env.blind", "env.options"}
+"""Settings of a sweep that a baseline takes where they are given, besides its length and evaluation."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,13 +66,20 @@ class Trial:
 
     def command(self, *, resume: bool = False) -> list[str]:
         """The arguments of `flashsac` that begin this trial, or go on with it."""
-        place = ["--seed", str(self.seed), "--run-dir", self.path]
-        if self.algorithm is not None:  # a baseline goes on by itself where its run directory is not empty
-            return ["baseline", self.algorithm, self.task, "--steps", str(self.config().steps), *place]
         if resume:
             return ["resume", self.path, "--task", self.task]
+        place = ["--seed", str(self.seed), "--run-dir", self.path]
+        if self.algorithm is not None:
+            return ["baseline", self.algorithm, self.task, *place, *flags(self._baseline_settings())]
         preset = ["--preset", self.preset] if self.preset else []
         return ["train", self.task, *preset, *place, *flags(self.settings)]
+
+    def _baseline_settings(self) -> dict[str, Any]:
+        """What a baseline shares with the other trials of its sweep: its length, its evaluation and its task."""
+        config = self.config()
+        shared = {"steps": config.steps, "eval.every": config.eval.every, "eval.episodes": config.eval.episodes}
+        given = {name: value for name, value in self.settings.items() if name in OF_BASELINES_TOO}
+        return {name: value for name, value in (shared | given).items() if value is not None}
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -136,7 +145,7 @@ def next_command(trial: Trial) -> list[str] | None:
     check_same_settings(trial)
     if is_finished(trial):
         return None
-    if trial.algorithm is not None or layout.checkpoint_folders(trial.run / layout.CHECKPOINTS):
+    if layout.checkpoint_folders(trial.run / layout.CHECKPOINTS):
         return trial.command(resume=True)
     if trial.run.exists():
         try:
