@@ -22,10 +22,19 @@ def test_an_undeclared_metric_is_an_error(tmp_path):
     assert read_metrics(tmp_path / "metrics.csv") == [{"step": 100}]
 
 
-def test_resuming_keeps_the_declared_columns_up_to_its_step(tmp_path):
-    (tmp_path / "metrics.csv").write_text("step,gone,return\n100,7,1.5\n200,7,2.5\n")
-    MetricsLog(tmp_path, columns=["step", "return", "q"], resume_step=100).close()
-    assert (tmp_path / "metrics.csv").read_text() == "step,return,q\n100,1.5,\n"
+def test_resuming_keeps_every_column_up_to_its_step(tmp_path):
+    """What a hook measured stays, also where the run goes on without the hook."""
+    (tmp_path / "metrics.csv").write_text("step,my/height,return\n100,7,1.5\n200,8,2.5\n")
+    log = MetricsLog(tmp_path, columns=["step", "return", "q"], resume_step=100)
+    log.write({"step": 200, "return": 3.5, "q": 1.0})
+    log.close()
+    assert (tmp_path / "metrics.csv").read_text() == "step,return,q,my/height\n100,1.5,,7\n200,3.5,1,\n"
+
+
+def test_another_hooks_metric_does_not_get_the_values_of_the_one_before(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,my/height\n100,7\n")
+    MetricsLog(tmp_path, columns=["step", "my/speed"], resume_step=100).close()
+    assert read_metrics(tmp_path / "metrics.csv") == [{"step": 100, "my/height": 7.0}]
 
 
 WHOLE = b"step,seconds,return\n100,1,1.5\n200,2,2.5\n300,3,3.5\n"
@@ -45,6 +54,7 @@ STEPS = [100, 200, 300]
         (WHOLE.replace(b"2.5", b"2.5,9,9"), [100, 300], b"200,2,2.5,9,9\n"),
         (WHOLE.replace(b"2.5", b"1" * 200_000), [100, 300], b"200,2," + b"1" * 200_000 + b"\n"),
         (WHOLE.replace(b"step", b"stup"), STEPS, b"stup,seconds,return\n"),
+        (WHOLE.replace(b"return", b"resurn"), STEPS, b"step,seconds,resurn\n"),
         (WHOLE.replace(b"return", b"ret\xffrn"), STEPS, b"step,seconds,ret\xffrn\n"),
         (WHOLE.replace(b"return", b"seconds"), STEPS, b"step,seconds,seconds\n"),
         (WHOLE.replace(b"seconds,", b"seconds;"), STEPS, b"step,seconds;return\n"),

@@ -14,8 +14,8 @@ from typing import Any
 
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.runs import layout
-from flashsac.runs.metrics_file import ENV_PREFIX, read_metrics_file
 from flashsac.runs.metrics_file import read_metrics as read_metrics
+from flashsac.runs.metrics_file import read_metrics_file
 from flashsac.runs.tensorboard import TensorBoard
 from flashsac.system.files import append_line, replacing, sync, write_atomic
 
@@ -28,9 +28,9 @@ TIMINGS = ("seconds", "steps_per_second")
 class MetricsLog:
     """Appends rows to metrics.csv and the same numbers to TensorBoard, W&B and Trackio.
 
-    `columns` are those of metrics.csv; a cell without a value stays empty. Resuming drops the rows after `resume_step`,
-    and the columns that are not among `columns`, except the environment's own. Rows that cannot be written are kept in
-    `unwritten`, and written once they can be; that costs a warning through `say`, never the run.
+    `columns` are those of metrics.csv; a cell without a value stays empty. Resuming drops the rows after `resume_step`.
+    Other columns that the file has are kept, with their values. Rows that cannot be written are kept in `unwritten`,
+    and written once they can be; that costs a warning through `say`, never the run.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class MetricsLog:
         kept = [] if resume_step is None else [row for row in self._whole_rows() if row["step"] <= resume_step]
         known = {row["step"] for row in kept}
         kept += [row for row in unwritten if row["step"] not in known]  # kept by the checkpoint: there was no room
-        # What the environment reported before is kept, also if it no longer declares it.
-        own = dict.fromkeys(name for row in kept for name in row if name.startswith(ENV_PREFIX))
-        self._columns += tuple(name for name in own if name not in self._columns)
+        # What an environment or a hook reported before is kept, also if nobody declares it any more.
+        recorded = dict.fromkeys(name for row in kept for name in row)
+        self._columns += tuple(name for name in recorded if name not in self._columns)
         with replacing(self._path) as temporary, temporary.open("w", newline="") as file:
             file.writelines(f"{line}\n" for line in (self._header(), *map(self._line, kept)))
         self.unwritten: deque[dict[str, float]] = deque()

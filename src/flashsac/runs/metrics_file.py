@@ -59,13 +59,19 @@ def _header(cells: list[list[str] | None], columns: Sequence[str]) -> list[str] 
     first, expected = cells[0], list(columns) or None
     if first is None or len(set(first)) < len(first) or "step" not in first:
         return expected
-    changed = [a for a, b in zip(first, expected or [], strict=False) if a != b]
-    if expected and len(first) == len(expected) and len(changed) == 1 and not changed[0].startswith(ENV_PREFIX):
-        return expected  # one name is damaged; an environment may call its own metrics anew
+    changed = [(a, b) for a, b in zip(first, expected or [], strict=False) if a != b]
+    if expected and len(first) == len(expected) and len(changed) == 1 and _is_damaged(*changed[0]):
+        return expected
     sizes = [len(row) for row in cells[1:] if row is not None]
     if expected and len(first) not in sizes and len(expected) in sizes:
         return expected  # a comma has changed
     return first
+
+
+def _is_damaged(name: str, expected: str) -> bool:
+    """True if one character of a name has changed. Otherwise, and in an environment's metrics, it is another metric."""
+    characters = zip(name, expected, strict=False)
+    return not name.startswith(ENV_PREFIX) and len(name) == len(expected) and sum(a != b for a, b in characters) == 1
 
 
 def _row(header: list[str] | None, cells: list[str] | None) -> Row | None:

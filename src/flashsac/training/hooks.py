@@ -20,8 +20,8 @@ class Hooks:
     run."""
 
     METRICS: Mapping[str, str] = {}
-    """Name and meaning of each metric that `row_metrics` returns. Each is a column of metrics.csv. Resume the run with
-    the same hooks: the columns of those that are missing are dropped."""
+    """Name and meaning of each metric that `row_metrics` returns. Each is a column of metrics.csv. A run that
+    is resumed without the hook keeps the column, and leaves the cells of the new rows empty."""
 
     def before_step(self, trainer: Any) -> None:
         """An iteration begins; `trainer.stop()` makes it the last one."""
