@@ -113,10 +113,12 @@ class Outliers(PointEnv):
 
 
 class Hangs(PointEnv):
-    """Hangs in a step for as long as a file is there."""
+    """Hangs in a step for as long as a file is there, and says so in another one."""
 
     def step(self, action):
-        while Path(os.environ["HANGS"]).exists():
+        hangs = Path(os.environ["HANGS"])
+        while hangs.exists():
+            hangs.with_name("reached").touch()
             time.sleep(0.05)
         return super().step(action)
 

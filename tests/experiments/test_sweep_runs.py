@@ -107,6 +107,12 @@ class SweepOfTests:
             )
         )
 
+    def hang(self) -> None:
+        """Wait until a trial has a checkpoint, and hangs in a step after it."""
+        assert wait_until(lambda: any(trial.run.exists() and checkpoint_steps(trial.run) for trial in self.trials))
+        self.hangs.touch()
+        assert wait_until(self.hangs.with_name("reached").exists)
+
     def begun(self, trial: Trial) -> list[str]:
         """The commands that its processes have run, in their order."""
         return re.findall(r"^\$ flashsac (train|resume)", Path(trial.log).read_text(), re.MULTILINE)
@@ -174,6 +180,60 @@ def test_workers_save_and_end_when_their_driver_is_killed(tmp_path):
     assert not psutil.wait_procs(workers, timeout=PATIENCE)[1]
     (trial,) = sweep.trials
     assert "saved at step" in Path(trial.log).read_text() or is_finished(trial)
+
+
+LONG = "[variants.long]\nsteps = 10_000_000\n"
+"""It does not end before it is stopped."""
+
+
+def test_a_trial_that_is_told_to_stop_twice_saves(tmp_path, monkeypatch):
+    """A service manager tells every process, and the driver tells its trials."""
+    monkeypatch.chdir(tmp_path)
+    sweep = SweepOfTests(tmp_path, ["tests.toy_envs:Hangs"], variants=LONG)
+    for name, value in sweep.environment().items():
+        monkeypatch.setenv(name, value)
+    (trial,) = sweep.trials
+    log = Path(trial.log)
+    job = LocalLauncher(gpus=[]).start(trial)
+    sweep.hang()
+    job.stop()
+    assert wait_until(lambda: "stopping: saving a checkpoint" in log.read_text())
+    job.stop()
+    sweep.hangs.unlink()
+    assert wait_until(lambda: job.poll() is not None)
+    assert job.poll() == 130, log.read_text()
+    assert "saved at step" in log.read_text()
+
+
+def test_a_trial_that_is_told_to_stop_and_then_loses_its_driver_saves(tmp_path):
+    sweep = SweepOfTests(tmp_path, ["tests.toy_envs:Hangs"], variants=LONG)
+    log = Path(sweep.trials[0].log)
+    driver = sweep.start()
+    sweep.hang()
+    workers = sweep.workers()
+    os.kill(driver.pid, signal.SIGINT)
+    assert wait_until(lambda: "stopping: saving a checkpoint" in log.read_text())
+    kill(driver)
+    assert wait_until(lambda: "whoever started this trial is gone" in log.read_text() or not sweep.workers())
+    sweep.hangs.unlink()
+    assert not psutil.wait_procs(workers, timeout=PATIENCE)[1]
+    assert "saved at step" in log.read_text()
+
+
+def test_ctrl_c_waits_for_a_trial_whose_job_submitit_kills(tmp_path):
+    """Its local executor kills a job a second after Ctrl-C. The trial goes on until it has saved, and so does the
+    driver."""
+    sweep = SweepOfTests(tmp_path, ["tests.toy_envs:Hangs"], variants=LONG)
+    log = Path(sweep.trials[0].log)
+    driver = sweep.start(*LAUNCHERS["slurm"])
+    sweep.hang()
+    os.kill(driver.pid, signal.SIGINT)
+    assert wait_until(lambda: "whoever started this trial is gone" in log.read_text() or not sweep.workers())
+    sweep.hangs.unlink()
+    output, _ = driver.communicate(timeout=PATIENCE)
+    assert driver.returncode == 130, output
+    assert not sweep.workers()
+    assert "saved at step" in log.read_text()
 
 
 def test_two_drivers_on_one_sweep_run_nothing_twice(tmp_path):

@@ -32,16 +32,26 @@ def started_with(on_hangup):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_closed_terminal_stops_in_order_however_often_it_says_so():
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_terminal_or_a_service_manager_stops_in_order_however_often_it_says_so(number):
     stops: list[int] = []
     with started_with(signal.SIG_DFL):
         with graceful_stop(lambda: stops.append(1)):
-            for _ in range(3):
-                os.kill(os.getpid(), signal.SIGHUP)
+            for again in (number, number, signal.SIGTERM, signal.SIGHUP):
+                os.kill(os.getpid(), again)
             assert stops == [1]
             with pytest.raises(KeyboardInterrupt):
-                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), signal.SIGINT)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_a_second_ctrl_c_ends_at_once():
+    stops: list[int] = []
+    with graceful_stop(lambda: stops.append(1)):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stops == [1]
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.skipif(compiler_missing() is not None, reason="no C++ compiler")

@@ -1,7 +1,7 @@
 """The process of one trial of a sweep. It is no command: launchers start it with `python -m flashsac.cli.trial`.
 
 Its first line of input is the trial. The input then stays open for as long as its launcher lives; when it ends, the run
-saves a checkpoint and stops."""
+saves a checkpoint and stops. SIGTERM means the same. Both may come, in any order and more than once."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from flashsac.experiments.trial import Trial, next_command
 
 GLANCE = 5.0
 """Seconds to wait for the trial's lock: a driver that looks whether the trial is busy holds it for a moment."""
+GONE = b"whoever started this trial is gone, so it saves a checkpoint and stops\n"
 
 
 def main() -> int:
     """Run what is left of the trial; returns the exit code."""
     trial = Trial.from_json(sys.stdin.readline())
+    _leave_to_the_launcher("SIGUSR1", "SIGUSR2")
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     try:
         with filelock.FileLock(trial.lock, timeout=GLANCE):
@@ -41,10 +43,21 @@ def main() -> int:
         return 1
 
 
+def _leave_to_the_launcher(*names: str) -> None:
+    """Ignore signals that announce the end of a SLURM job. Some clusters send them to every process of the job, and
+    they would end this one. The launcher handles them, and stops the trial by SIGTERM."""
+    for name in names:
+        if hasattr(signal, name):  # Windows has none
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
 def _end_with_launcher() -> None:
-    while os.read(0, 4096):  # not sys.stdin: its lock, held by a thread that waits, would abort the end of the process
+    """Wait for the end of the input, and stop the run then. This uses neither sys.stdin nor sys.stdout: a lock that a
+    thread holds would abort the end of the process."""
+    while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
+    os.write(1, GONE)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,10 @@ from typing import Any
 
 @contextlib.contextmanager
 def graceful_stop(stop: Callable[[], None]) -> Iterator[None]:
-    """The first signal calls `stop`, which ends the run in order; a second one ends it at once."""
+    """The first signal calls `stop`, which ends the run in order. Ctrl-C after it ends the run at once.
+
+    SIGTERM may come twice: a service manager sends it to every process, and so does the parent of this one. A closing
+    terminal sends SIGHUP by the shell and by the kernel. Neither means that no checkpoint shall be saved."""
     asked = False
     hangup = getattr(signal, "SIGHUP", None)  # Windows has none
     numbers = [signal.SIGINT, signal.SIGTERM]
@@ -19,7 +22,7 @@ def graceful_stop(stop: Callable[[], None]) -> Iterator[None]:
 
     def handle(number: int, _frame: Any) -> None:
         nonlocal asked
-        if asked and number != hangup:  # a closing terminal may send it twice, by the shell and by the kernel
+        if asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         if not asked:
             asked = True

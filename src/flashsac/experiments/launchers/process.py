@@ -57,7 +57,7 @@ class TrialProcess:
         return code
 
     def stop(self) -> None:
-        """Tell the run to save a checkpoint and stop."""
+        """Tell the run to save a checkpoint and stop. To say it again changes nothing."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 
