@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,22 @@ def test_a_trials_memory_grows_with_its_replay(tmp_path):
     small, large = (trial(tmp_path, settings={"steps": steps}) for steps in (30_000, 500_000))
     row = 4 * (17 + 6 + 3)  # HalfCheetah: 17 observations, 6 actions; reward and two flags
     assert math.isclose(trial_bytes(large) - trial_bytes(small), row * 470_000)
+
+
+def test_a_slurm_job_is_queued_again_however_often_it_reaches_its_time_limit(tmp_path, monkeypatch):
+    """A run may take many times the time limit of a partition. submitit's own limit is three."""
+    pytest.importorskip("submitit")
+    from submitit.core.utils import DelayedSubmission
+
+    from flashsac.experiments.launchers.slurm import SlurmLauncher
+
+    for name in ("sbatch", "srun"):
+        (tmp_path / name).write_text("#!/bin/sh\necho Submitted batch job 7\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    SlurmLauncher(tmp_path / "jobs").start(trial(tmp_path))
+    (submitted,) = (tmp_path / "jobs").glob("*_submitted.pkl")
+    assert vars(DelayedSubmission.load(submitted))["_timeout_countdown"] > 1000
 
 
 def test_published_ablations_have_the_same_names():

@@ -16,6 +16,9 @@ from flashsac.experiments.trial import Trial
 DEFAULTS: dict[str, Any] = {"timeout_min": 24 * 60, "cpus_per_task": 1}
 """What a job asks for unless the user says otherwise; submitit's own limit would be five minutes."""
 
+MOST_TIMEOUTS = 1_000_000
+"""How often a job that reached its time limit is queued again. submitit's own limit is three."""
+
 
 class SlurmLauncher:
     """One job for each trial. A job that reaches its time limit, or is preempted, is queued again and goes on."""
@@ -34,7 +37,7 @@ class SlurmLauncher:
                 "--launcher slurm: there is no sbatch here. Run this on a machine that submits to SLURM; --slurm "
                 "cluster=local tries it out without one."
             )
-        self._executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+        self._executor = submitit.AutoExecutor(folder=folder, cluster=cluster, slurm_max_num_timeout=MOST_TIMEOUTS)
         self._folder = str(Path.cwd())
         self.slots = jobs or 100
 
