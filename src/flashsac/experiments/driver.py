@@ -118,17 +118,20 @@ class Driver:
         if self.stopping:
             self._stop_trials()
         for status in self._in(State.WAITING):
-            self._start_if_possible(status)
+            if not self._has_room(status.trial):
+                break  # the trials keep their order, so a large one is not passed over for ever
+            self._start(status)
         self._view.show(self.statuses)
         return bool(self._in(State.WAITING, State.RUNNING, State.ELSEWHERE))
 
     def _in(self, *states: State) -> list[Status]:
         return [status for status in self.statuses if status.state in states]
 
-    def _start_if_possible(self, status: Status) -> None:
+    def _has_room(self, trial: Trial) -> bool:
         running = [other.trial for other in self._in(State.RUNNING)]
-        if len(running) >= self._launcher.slots or not self._launcher.fits(status.trial, running):
-            return
+        return len(running) < self._launcher.slots and self._launcher.fits(trial, running)
+
+    def _start(self, status: Status) -> None:
         if (state := state_of(status.trial)) is not State.WAITING:  # another driver was faster
             status.state = state
             return
