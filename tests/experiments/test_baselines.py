@@ -359,6 +359,11 @@ def test_a_video_shows_the_trained_policy(tmp_path):
     film = run / "videos" / "final.mp4"
     assert film.exists(), said.stdout + said.stderr
     assert film.stat().st_size > 1000
+    film.unlink()  # as if the run had been killed while it was drawn
+    said = cli("resume", str(run), MUJOCO_GL=os.environ["MUJOCO_GL"])
+    assert "is finished" in said.stdout
+    assert film.exists(), said.stdout + said.stderr
+    assert "drawing" not in cli("resume", str(run)).stdout, "it is there"
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

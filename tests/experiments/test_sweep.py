@@ -10,17 +10,23 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from flashsac.cli.main import main
 from flashsac.config.checks import check, coerce
 from flashsac.config.presets import LAPTOP
+from flashsac.config.schema import EnvConfig
+from flashsac.errors import RunDirectoryError
+from flashsac.experiments.baselines import checkpoint
 from flashsac.experiments.built_in import BUILT_IN, built_in
+from flashsac.experiments.driver import Driver, State, Status, look_at
 from flashsac.experiments.launchers.local import LocalLauncher
 from flashsac.experiments.launchers.memory import trial_bytes
 from flashsac.experiments.settings import config_of
 from flashsac.experiments.sweep import Sweep, Variant
 from flashsac.experiments.sweep_file import read_sweep
-from flashsac.experiments.trial import Trial
+from flashsac.experiments.trial import Trial, is_finished
+from flashsac.runs.seal import seal_readable
 from tests.helpers import blocks
 
 FILE = """
@@ -61,7 +67,7 @@ def test_a_file_gives_every_task_variant_and_seed_once(write, tmp_path):
     assert len({trial.path for trial in trials}) == 8
     low = seen["mujoco:HalfCheetah-v4", "low", 1]
     assert low.path == str(tmp_path / "mujoco-HalfCheetah-v4" / "low" / "seed-1")
-    assert low.config() == dataclasses.replace(
+    assert low.config == dataclasses.replace(
         LAPTOP,
         steps=30_000,
         seed=1,
@@ -101,7 +107,7 @@ def test_every_built_in_sweep_can_begin(name, laptop, tmp_path):
     assert len(trials) == len(sweep)
     assert sweep.seeds == ((0, 1000, 2000) if laptop else (0, 1000, 2000, 3000, 4000))
     for trial in trials:
-        check(coerce(trial.config()))
+        check(coerce(trial.config))
 
 
 def test_paper_benchmarks_have_all_of_the_papers_tasks():
@@ -218,6 +224,134 @@ def test_wrong_arguments_are_refused(tmp_path, capsys):
 def trial(tmp_path: Path, **changes) -> Trial:
     sweep = Sweep("t", ("mujoco:HalfCheetah-v4",), preset="laptop", settings={"steps": 30_000})
     return dataclasses.replace(sweep.trials(tmp_path)[0], **changes)
+
+
+def baseline(tmp_path: Path, **changes) -> Trial:
+    return trial(tmp_path, algorithm="sac", **changes)
+
+
+def record(of: Trial, algorithm: str | None = "sac", changes=None, task=None, env=None, **settings) -> None:
+    """Write the config.json that a baseline's run of this trial leaves, with other settings."""
+    config = {"steps": 30_000, "seed": 0, "run_dir": of.path, "video": True, "max_invalid": 0.01, "threads": None}
+    config |= {"env": dataclasses.asdict(EnvConfig(num_envs=1)) | (env or {}), "eval": {"every": 5000, "episodes": 10}}
+    content = {"task": task or of.task, "config": config | settings, "versions": {}, "machine": {}, "id": "a"}
+    if algorithm:
+        content |= {"algorithm": algorithm, "library": "l 1", "hyperparameters": {"gamma": 0.9}, "changes": changes}
+    of.run.mkdir(parents=True)
+    (of.run / "config.json").write_text(seal_readable(content))
+
+
+def test_a_baselines_run_is_the_one_of_its_trial(tmp_path):
+    one = baseline(tmp_path)
+    record(one, changes={}, video=False)  # a film says nothing of what was learned
+    assert [status.state for status in look_at([one])] == [State.WAITING]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "difference"),
+    [
+        ({"algorithm": "td3"}, "the algorithm is td3, not sac"),
+        ({"algorithm": None}, "the algorithm is flashsac, not sac"),
+        ({"changes": {"gamma": 0.9}}, "gamma is set to 0.9"),
+        ({"task": "mujoco:Ant-v4"}, "the task is mujoco:Ant-v4"),
+        ({"seed": 3}, "seed is 3, not 0"),
+        ({"steps": 500}, "steps is 500, not 30000"),
+        ({"minutes": 5.0}, "its length is 5 minutes, not 30000 steps"),
+        ({"eval": {"every": 0, "episodes": 10}}, "eval.every is 0, not 5000"),
+        ({"eval": {"every": 5000, "episodes": 3}}, "eval.episodes is 3, not 10"),
+        ({"env": {"num_envs": 4}}, "env.num_envs is 4, not 1"),
+        ({"env": {"max_episode_steps": 50}}, "env.max_episode_steps is 50, not None"),
+        ({"env": {"blind": True}}, "env.blind is True, not False"),
+        ({"env": {"options": ["a=1"]}}, "env.options is ('a=1',), not ()"),
+    ],
+)
+def test_a_baseline_with_other_settings_is_not_taken_for_the_trial(tmp_path, recorded, difference):
+    one = baseline(tmp_path)
+    record(one, **{"changes": {}} | recorded)
+    with pytest.raises(RunDirectoryError) as error:
+        look_at([one])
+    assert difference in str(error.value)
+
+
+def test_a_baseline_in_the_place_of_a_flashsac_run_is_named_with_the_others(tmp_path):
+    ours, sac = trial(tmp_path / "a"), baseline(tmp_path / "b")
+    record(ours, changes={})
+    record(sac, "td3", {})
+    with pytest.raises(RunDirectoryError) as error:
+        look_at([ours, sac])
+    assert "the algorithm is sac, not flashsac" in str(error.value)
+    assert "the algorithm is td3, not sac" in str(error.value)
+
+
+def test_a_baseline_is_finished_once_its_last_checkpoint_is_whole(tmp_path):
+    """Its last row is written before its last checkpoint."""
+    one = baseline(tmp_path)
+    record(one, changes={})
+    (one.run / "metrics.csv").write_text("step,eval_return\n30000,5.0\n")
+    assert not is_finished(one)
+    for step, due, finished in ((29_000, False, False), (30_000, True, False), (30_000, False, True)):
+        checkpoint.save(one.run, one.task, {"id": "a"}, step, {"evaluation_due": due, "learner": torch.zeros(2)})
+        assert is_finished(one) == finished
+    (manifest,) = one.run.rglob("manifest.json")
+    manifest.write_text(manifest.read_text().replace("30000", "30001"))
+    assert not is_finished(one)
+
+
+@pytest.mark.slow
+def test_whether_a_run_is_finished_is_told_without_its_replay(tmp_path):
+    """A driver asks often, and a replay may have many gigabytes."""
+    settings = {"steps": 60, "agent.warmup": 20, "agent.batch_size": 4, "compile": "off", "eval.every": 0}
+    one = trial(tmp_path, task="tests.toy_envs:make_point", settings=settings | {"video": False})
+    assert main(one.command()) == 0
+    assert is_finished(one)
+    for piece in (one.run / "replay").iterdir():
+        piece.unlink()
+    assert is_finished(one)
+    for file in one.run.rglob("state.safetensors"):
+        file.write_bytes(file.read_bytes()[:-1])
+    assert not is_finished(one)
+
+
+class OneAtATime:
+    """A launcher for one trial at a time, although it has places for all. Every trial fails."""
+
+    slots = 8
+
+    def __init__(self):
+        self.asked: list[tuple[int, bool]] = []
+
+    def fits(self, trial, running):
+        self.asked.append((trial.seed, not running))
+        return not running
+
+    def start(self, trial):
+        return self
+
+    def poll(self):
+        return 1
+
+
+class Silent:
+    def say(self, line):
+        pass
+
+    def show(self, statuses):
+        pass
+
+
+def test_trials_wait_in_their_order_and_only_the_first_is_asked_for_room(tmp_path):
+    launcher = OneAtATime()
+    statuses = [Status(trial(tmp_path, seed=seed, path=str(tmp_path / str(seed)))) for seed in range(3)]
+    assert Driver(statuses, launcher, Silent(), retries=0).run() == 1
+    assert launcher.asked == [(0, True), (1, False), (1, True), (2, False), (2, True)]
+    assert [status.state for status in statuses] == [State.FAILED] * 3
+
+
+def test_the_settings_of_a_trial_are_made_once(tmp_path):
+    one = trial(tmp_path)
+    assert one.config is one.config
+    assert dataclasses.replace(one, seed=5).config.seed == 5
+    assert Trial.from_json(one.to_json()) == one
 
 
 def test_memory_limits_how_many_trials_start(tmp_path):

@@ -38,11 +38,16 @@ def checked_names(settings: dict[str, Any], where: str) -> Settings:
 
 def config_of(task: str, preset: PresetName | None, settings: Settings) -> TrainConfig:
     """Return the whole configuration that `flashsac train` makes of these settings, checked."""
+    return changed(default_config(task, preset), settings)
+
+
+def changed(config: TrainConfig, settings: Settings) -> TrainConfig:
+    """Return a configuration with these settings in it, checked."""
     nested: dict[str, Any] = {}
     for name, value in settings.items():
         part, _, last = name.rpartition(".")
         (nested.setdefault(part, {}) if part else nested)[last] = value
-    config = coerce(override(default_config(task, preset), nested))
+    config = coerce(override(config, nested))
     check(config)
     return config
 

@@ -31,7 +31,7 @@ class TrialProgress:
 def progress_of(trial: Trial) -> TrialProgress:
     """Read how far a trial is."""
     rows = read_metrics(trial.run / layout.METRICS)
-    steps = trial.config().steps
+    steps = trial.config.steps
     if not rows:
         return TrialProgress(steps)
     values = [row[name] for name in ("eval_return", "return") for row in rows[::-1] if name in row]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
 from typing import Any
 
 import filelock
 
-from flashsac.config.checks import with_time_to_learn
-from flashsac.config.schema import PresetName, TrainConfig
-from flashsac.errors import RunDirectoryError
-from flashsac.experiments.grouping import BOOKKEEPING
-from flashsac.experiments.settings import config_of, differences, flags
+from flashsac.config.checks import coerce, with_time_to_learn
+from flashsac.config.schema import EnvConfig, PresetName, TrainConfig, from_dict
+from flashsac.errors import FlashSACError, RunDirectoryError
+from flashsac.experiments.grouping import BOOKKEEPING, LABEL
+from flashsac.experiments.settings import changed, config_of, differences, flags
 from flashsac.runs import layout
-from flashsac.runs.directory import LOCK, read_config, read_recorded_settings, read_task_and_seed
-from flashsac.runs.metrics_file import read_metrics
+from flashsac.runs.directory import LOCK, read_config, read_record
+from flashsac.runs.seal import MALFORMED
 from flashsac.sims.catalog import find_task
 from flashsac.system.files import remove_tree
 
@@ -24,8 +25,10 @@ MACHINE = {"device", "compile"}
 """Settings that say how this machine computes."""
 ENVIRONMENT_DECIDES = {"env.num_envs", "env.with_state", "env.max_episode_steps", "env.image_size"}
 """Settings that a user's own environment may have replaced in the record of its run."""
+SHARED = ("steps", "eval.every", "eval.episodes")
+"""Settings that a baseline has from its sweep in any case: its length and its evaluation."""
 OF_BASELINES_TOO = {"video", "max_invalid", "env.engine", "env.max_episode_steps", "env.blind", "env.options"}
-"""Settings of a sweep that a baseline takes where they are given, besides its length and evaluation."""
+"""Settings of a sweep that a baseline takes where they are given."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +62,9 @@ class Trial:
         be empty when its run begins."""
         return Path(self.log).with_suffix(".lock")
 
+    @functools.cached_property
     def config(self) -> TrainConfig:
-        """All its settings."""
+        """All its settings. They are made once, because a driver asks for them at every look."""
         config = config_of(self.task, self.preset, self.settings)
         return with_time_to_learn(dataclasses.replace(config, seed=self.seed, run_dir=self.path))
 
@@ -76,8 +80,8 @@ class Trial:
 
     def _baseline_settings(self) -> dict[str, Any]:
         """What a baseline shares with the other trials of its sweep: its length, its evaluation and its task."""
-        config = self.config()
-        shared = {"steps": config.steps, "eval.every": config.eval.every, "eval.episodes": config.eval.episodes}
+        evaluation = self.config.eval
+        shared = dict(zip(SHARED, (self.config.steps, evaluation.every, evaluation.episodes), strict=True))
         given = {name: value for name, value in self.settings.items() if name in OF_BASELINES_TOO}
         return {name: value for name, value in (shared | given).items() if value is not None}
 
@@ -90,17 +94,19 @@ class Trial:
 
 
 def is_finished(trial: Trial) -> bool:
-    """True if the run has reached its steps and has nothing left to do."""
-    steps = trial.config().steps
-    if trial.algorithm is not None:
-        rows = read_metrics(trial.run / layout.METRICS)
-        return bool(rows) and rows[-1]["step"] >= steps
+    """True if the run has a checkpoint of its last step, and no evaluation is left to do. Its replay is not read: a
+    driver asks this often."""
+    steps = trial.config.steps
     newest = next(iter(layout.checkpoint_folders(trial.run / layout.CHECKPOINTS)), None)
     if newest is None or layout.step_of(newest) < steps:
         return False
+    if trial.algorithm is not None:
+        from flashsac.experiments.baselines import checkpoint  # imports torch
+
+        return checkpoint.reached(trial.run, trial.task, steps)
     from flashsac.runs.checkpoint import CheckpointStore  # imports torch
 
-    return CheckpointStore(trial.run, trial.task).reached(steps) is not None
+    return CheckpointStore(trial.run, trial.task).reached(steps, replay=False) is not None
 
 
 def is_busy(trial: Trial) -> bool:
@@ -126,15 +132,43 @@ def check_same_settings(trial: Trial) -> None:
 
 
 def _differences(trial: Trial) -> list[str]:
+    """One phrase for every setting in which the recorded run is not this trial's."""
+    record = read_record(trial.run)
+    algorithm, wanted = record.get("algorithm", LABEL), trial.algorithm or LABEL
+    if algorithm != wanted:
+        return [f"the algorithm is {algorithm}, not {wanted}"]
     if trial.algorithm is not None:
-        task, seed = read_task_and_seed(trial.run)
-        steps, wanted = read_recorded_settings(trial.run).get("steps"), trial.config().steps
-        pairs = (("task", task, trial.task), ("seed", seed, trial.seed), ("steps", steps, wanted))
-        return [f"{name} is {value}, not {other}" for name, value, other in pairs if value != other]
+        return _other_task(trial, record["task"]) + _differences_of_baseline(trial, record)
     task, config = read_config(trial.run)
-    ignored = (BOOKKEEPING - {"seed"}) | MACHINE | (set() if find_task(trial.task) else ENVIRONMENT_DECIDES)
-    other_task = [] if task == trial.task else [f"the task is {task}, not {trial.task}"]
-    return other_task + differences(trial.config(), config, ignored)
+    return _other_task(trial, task) + differences(trial.config, config, _ignored(trial) - {"seed"})
+
+
+def _other_task(trial: Trial, task: str) -> list[str]:
+    return [] if task == trial.task else [f"the task is {task}, not {trial.task}"]
+
+
+def _ignored(trial: Trial) -> set[str]:
+    """Settings in which a run may differ from its trial."""
+    return BOOKKEEPING | MACHINE | (set() if find_task(trial.task) else ENVIRONMENT_DECIDES)
+
+
+def _differences_of_baseline(trial: Trial, record: dict[str, Any]) -> list[str]:
+    """The same for a baseline: only what it has of FlashSAC's settings, and the hyperparameters that were changed."""
+    from flashsac.experiments.baselines.algorithms import find_algorithm  # imports torch
+
+    settings = dict(record["config"])
+    minutes = settings.pop("minutes", None)
+    settings.pop("threads", None)
+    try:
+        found = coerce(from_dict(settings))
+    except (FlashSACError, *MALFORMED):
+        return ["it was made by another version of flashsac"]
+    num_envs = find_algorithm(str(trial.algorithm)).num_envs
+    wanted = changed(TrainConfig(seed=trial.seed, env=EnvConfig(num_envs=num_envs)), trial._baseline_settings())
+    ignored = _ignored(trial) - {"seed", "eval.every"} | ({"steps"} if minutes is not None else set())
+    length = [] if minutes is None else [f"its length is {minutes:g} minutes, not {wanted.steps} steps"]
+    by_set = [f"{name} is set to {value}" for name, value in record.get("changes", {}).items()]
+    return length + by_set + differences(wanted, found, ignored)
 
 
 def next_command(trial: Trial) -> list[str] | None:

@@ -225,13 +225,13 @@ class CheckpointStore:
         """None if no checkpoint was ever finished."""
         return next(iter(layout.checkpoint_folders(self.folder)), None)
 
-    def reached(self, steps: int) -> int | None:
+    def reached(self, steps: int, *, replay: bool = True) -> int | None:
         """The step of the newest checkpoint, if it is that far, whole, and has nothing left to do: not even an
-        evaluation."""
+        evaluation. Without `replay` only the rest is verified."""
         if self.newest is None or layout.step_of(self.newest) < steps:
             return None
         try:
-            checkpoint = self.read(self.newest)
+            checkpoint = self.read(self.newest, replay=replay)
         except CheckpointError:
             return None
         return None if checkpoint.state.get("evaluation_due") else checkpoint.step

@@ -54,6 +54,21 @@ def with_number_keys(state: dict[str, Any]) -> dict[str, Any]:
     return state | {"state": {int(key): value for key, value in state["state"].items()}}
 
 
+def reached(run_dir: Path, task: str, steps: int) -> bool:
+    """True if the newest checkpoint is that far and has no evaluation left to do. Only its manifest is read: networks
+    and replay may be large."""
+    newest = next(iter(layout.checkpoint_folders(run_dir / layout.CHECKPOINTS)), None)
+    if newest is None:
+        return False
+    try:
+        manifest = read_manifest(newest)
+        check_owner(newest, manifest, task, None)
+        due = manifest["tree"]["dict"]["evaluation_due"]["value"]
+    except (CheckpointError, *MALFORMED):
+        return False
+    return manifest["step"] >= steps and not due and (newest / STATE).is_file()
+
+
 def load(run_dir: Path, task: str, record: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
     """Step and state of the newest checkpoint; None if there is none yet."""
     newest = next(iter(layout.checkpoint_folders(run_dir / layout.CHECKPOINTS)), None)

@@ -32,6 +32,8 @@ class Plan:
     config: TrainConfig
     """The settings of a run. RECORDED and `steps` count; the others are FlashSAC's."""
     hyperparameters: dict[str, Any]
+    changes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Those of them that the user has set."""
     minutes: float | None = None
     """Minutes of training, in place of `steps`."""
     threads: int | None = None
@@ -46,6 +48,7 @@ class Plan:
             "algorithm": self.algorithm.name,
             "library": f"{self.algorithm.packages[0]} {found[self.algorithm.packages[0]]}",
             "hyperparameters": self.hyperparameters,
+            "changes": self.changes,
             "config": length | {"threads": self.threads} | {name: values[name] for name in RECORDED},
             "versions": versions() | {name: number for name, number in found.items() if number},
         }
@@ -70,7 +73,9 @@ def new_plan(
             f"{task} allows one simulation in a process, so the baselines cannot evaluate on it: --eval.every 0."
         )
     limit_threads(threads)
-    return Plan(found, task, config, hyperparameters(found, changes), minutes, threads)
+    values = hyperparameters(found, changes)
+    given = {name: values[name] for name in (text.partition("=")[0] for text in changes)}
+    return Plan(found, task, config, values, given, minutes, threads)
 
 
 def recorded_plan(run_dir: str | Path) -> tuple[Plan, dict[str, Any]]:
@@ -88,7 +93,8 @@ def recorded_plan(run_dir: str | Path) -> tuple[Plan, dict[str, Any]]:
         if changed:
             raise ValueError(f"its hyperparameters differ: {', '.join(sorted(changed))}")
         config = dataclasses.replace(config, run_dir=str(run_dir))
-        return Plan(algorithm, str(record["task"]), config, given, minutes, threads), record
+        changes = dict(record.get("changes", {}))
+        return Plan(algorithm, str(record["task"]), config, given, changes, minutes, threads), record
     except MALFORMED as error:
         raise RunDirectoryError(
             f"{run_dir} was made by another version of flashsac or of its library ({error!s:.200}). Begin it again."

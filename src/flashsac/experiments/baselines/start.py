@@ -47,6 +47,8 @@ def resume(run_dir: str | Path, task: str | None = None, *, trust_run: bool = Fa
         if saved and Schedule(plan).over(saved[0], saved[1]["seconds"]) and not saved[1]["evaluation_due"]:
             run.close()
             print(f"{run_dir} is finished at step {saved[0]:,}. There is nothing left to train.")
+            if plan.config.video and not (run.path / layout.VIDEOS / VIDEO).exists():
+                _film(run.path, plan.task)
             return 0
         session = BaselineRun(plan, run, _progress(plan), resume=True)
     except BaseException:

@@ -14,7 +14,7 @@ PROCESS = 1e9
 
 def trial_bytes(trial: Trial) -> float:
     """Estimate the bytes of a trial: its process, its environments and those of its evaluation, its replay."""
-    config, task = trial.config(), find_task(trial.task)
+    config, task = trial.config, find_task(trial.task)
     if task is None:
         return PROCESS
     try:
