@@ -12,11 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import filelock
 import psutil
 import pytest
 
 from flashsac.experiments.launchers.local import LocalLauncher
-from flashsac.experiments.search import last_score
+from flashsac.experiments.search import JOURNAL, LOCK, last_score
 from flashsac.experiments.sweep_file import read_sweep
 from flashsac.experiments.trial import Trial, is_finished
 from flashsac.runs.metrics import TIMINGS
@@ -319,6 +320,28 @@ def test_a_search_goes_on_where_it_was_killed(tmp_path):
     again = sweep.run().stdout
     assert f"best of 3: {best}" in again
     assert len(trials()) == 6
+
+
+def test_a_trial_that_another_driver_is_about_to_choose_is_waited_for(tmp_path):
+    """Optuna begins a trial, and adds its settings one by one."""
+    optuna = pytest.importorskip("optuna")
+    space = '[search]\ntrials = 1\nagent.learning_rate = "1e-5..1e-3:log"\n'
+    sweep = SweepOfTests(tmp_path, ["tests.toy_envs:make_point"], variants=space)
+    sweep.out.mkdir()
+    journal = optuna.storages.journal.JournalFileBackend(str(sweep.out / JOURNAL))
+    storage = optuna.storages.JournalStorage(journal)
+    study = optuna.create_study(storage=storage, study_name="search", direction="maximize")
+    with filelock.FileLock(sweep.out / LOCK):
+        begun = study.ask()
+        driver = sweep.start()
+        assert driver.stdout is not None
+        assert any("waiting for another driver" in line for line in driver.stdout)
+        rate = begun.suggest_float("agent.learning_rate", 1e-5, 1e-3, log=True)
+    output, _ = driver.communicate(timeout=PATIENCE)
+    assert driver.returncode == 0, output
+    (found,) = study.trials
+    assert found.state is optuna.trial.TrialState.COMPLETE
+    assert found.params == {"agent.learning_rate": rate}
 
 
 def test_the_last_evaluation_is_the_score(tmp_path):

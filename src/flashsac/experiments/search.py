@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import filelock
 
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.experiments.curves import metric_of
@@ -21,12 +24,22 @@ from flashsac.runs.metrics_file import read_metrics
 
 JOURNAL = "search.journal"
 """The file in the directory of the runs that holds Optuna's study."""
+LOCK = "search.lock"
+"""The file beside it that a driver keeps locked while it chooses settings."""
+GLANCE = 2.0
+"""Seconds to wait for another driver before the user hears of it."""
 
 
 def check_search(sweep: Sweep) -> None:
     """Refuse a search before it starts: every end of the space must be a valid setting, and scores need one scale."""
     if len(sweep.tasks) != 1 or len(sweep.variants) != 1:
         raise FlashSACError("a search compares settings on one task, with no other variants. Name one task.")
+    variant = sweep.variants[0]
+    if variant.algorithm is not None:
+        raise FlashSACError(
+            f"a search chooses settings of FlashSAC, but the variant {variant.name} is the baseline {variant.algorithm}. "
+            "Leave its algorithm out, or the search."
+        )
     for name, part in sweep.space.items():
         for value in part.ends:
             config_of(sweep.tasks[0], sweep.preset, sweep.settings | sweep.variants[0].settings | {name: value})
@@ -38,12 +51,8 @@ def search(sweep: Sweep, out: Path, launcher: Launcher, view: View, *, retries: 
     batch = max(1, launcher.slots // len(sweep.seeds))
     code = 0
     while True:
-        open_trials = [found for found in study.trials if found.state is optuna.trial.TrialState.RUNNING]
-        for found in [found for found in open_trials if found.params.keys() != sweep.space.keys()]:
-            study.tell(found.number, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
-            open_trials.remove(found)
-        while len(open_trials) < batch and len(study.trials) < sweep.search_trials:
-            open_trials.append(study.ask(_distributions(optuna, sweep.space)))
+        with _alone(out, view):
+            open_trials = _open_trials(optuna, study, sweep, batch)
         if not open_trials:
             break
         variants = {found.number: Variant(f"search-{found.number:04d}", dict(found.params)) for found in open_trials}
@@ -67,8 +76,38 @@ def search(sweep: Sweep, out: Path, launcher: Launcher, view: View, *, retries: 
     return code
 
 
+@contextlib.contextmanager
+def _alone(out: Path, view: View) -> Iterator[None]:
+    """No other driver chooses settings meanwhile: Optuna writes a trial and each of its settings one by one."""
+    lock = filelock.FileLock(out / LOCK)
+    try:
+        lock.acquire(timeout=GLANCE)
+    except filelock.Timeout:
+        view.say("waiting for another driver of this search, which chooses settings now ...")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _open_trials(optuna: Any, study: Any, sweep: Sweep, batch: int) -> list[Any]:
+    """The trials to run now, those of earlier sessions and of other drivers first. A trial that lacks settings was
+    left by a driver that was killed."""
+    state = optuna.trial.TrialState
+    running = [found for found in study.trials if found.state is state.RUNNING]
+    whole = [found for found in running if found.params.keys() == sweep.space.keys()]
+    for found in running:
+        if found not in whole:
+            study.tell(found.number, state=state.FAIL, skip_if_finished=True)
+    while len(whole) < batch and (count := len(study.trials)) < sweep.search_trials:
+        study.sampler = optuna.samplers.TPESampler(seed=count)  # two drivers must not draw the same
+        whole.append(study.ask(_distributions(optuna, sweep.space)))
+    return whole
+
+
 def _open_study(out: Path) -> tuple[Any, Any]:
-    """Optuna, and the study that lies in the directory of the runs. Its sampler draws anew in every session."""
+    """Optuna, and the study that lies in the directory of the runs."""
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -79,7 +118,6 @@ def _open_study(out: Path) -> tuple[Any, Any]:
     out.mkdir(parents=True, exist_ok=True)
     storage = JournalStorage(JournalFileBackend(str(out / JOURNAL)))
     study = optuna.create_study(storage=storage, study_name="search", load_if_exists=True, direction="maximize")
-    study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))
     return optuna, study
 
 
