@@ -199,7 +199,18 @@ def test_a_wrong_setting_is_named_before_anything_starts(write, tmp_path, capsys
         ('tasks = ["mujoco:Hopper-v4"]\n[variants."a b"]\n[variants."a-b"]', "would share"),
         ('tasks = ["mujoco:Hopper-v4"]\n[vary]\nsteps = 5', "steps needs a list of values"),
         ('tasks = ["mujoco:Hopper-v4"]\n[variants.x]\nalgorithm = 3', "algorithm must be the name"),
-        ('tasks = ["mujoco:Hopper-v4"]\n[variants.x]\nalgorithm = "sac"\nagent.atoms = 5', "takes steps alone"),
+        (
+            'tasks = ["mujoco:Hopper-v4"]\n[variants.x]\nalgorithm = "sac"\nagent.atoms = 5',
+            "x is a baseline, which has no agent.atoms",
+        ),
+        (
+            'tasks = ["mujoco:Hopper-v4"]\n[vary]\nagent.atoms = [5, 9]\n[variants.x]\nalgorithm = "sac"',
+            "vary: x is a baseline, which has no agent.atoms. It takes steps, eval.every",
+        ),
+        (
+            'tasks = ["mujoco:Hopper-v4"]\n[search]\nagent.atoms = "5..9"\n[variants.x]\nalgorithm = "sac"',
+            "a search chooses settings of FlashSAC, but the variant x is the baseline sac",
+        ),
         ('tasks = ["mujoco:Hopper-v4"]\n[search]\nsteps = "many"', "LOW..HIGH"),
         ('tasks = ["mujoco:Hopper-v4", "mujoco:Ant-v4"]\n[search]\nagent.blocks = "1..3"', "one task"),
         ('tasks = ["mujoco:Hopper-v4"]\n[search]\nagent.blocks = "3..1"', "the lower end comes first"),
@@ -390,6 +401,15 @@ def test_published_ablations_have_the_same_names():
     for group, names in json.loads(file.read_text()).items():
         ours = {variant.name for variant in built_in(f"ablation/{group}", laptop=False).variants}
         assert set(names) <= ours
+
+
+def test_a_baseline_is_crossed_with_the_settings_that_it_has(write, tmp_path, capsys):
+    text = 'tasks = ["mujoco:Hopper-v4"]\n[variants.sac]\nalgorithm = "sac"\n[vary]\nsteps = [100, 200]\n'
+    file = write(text)
+    trials = read_sweep(file).trials(tmp_path)
+    assert [one.config.steps for one in trials] == [100, 200]
+    refused = fails(str(file), "--out", str(tmp_path / "out"), "--vary", "agent.blocks=1,2", capsys=capsys)
+    assert "sac-steps_100 is a baseline, which has no agent.blocks" in refused
 
 
 def test_every_variant_of_a_vary_table_is_crossed_with_the_named_ones(write, tmp_path):

@@ -13,7 +13,7 @@ from flashsac.config.schema import PresetName
 from flashsac.errors import FlashSACError
 from flashsac.experiments.settings import Settings, config_of
 from flashsac.experiments.space import Space
-from flashsac.experiments.trial import Trial
+from flashsac.experiments.trial import Trial, check_of_baseline
 from flashsac.sims.catalog import check_task
 
 DEFAULT_VARIANT = "flashsac"
@@ -102,6 +102,8 @@ def crossed(variants: Sequence[Variant], varied: dict[str, list[object]]) -> tup
     """Return every variant with every combination of the varied settings."""
     out = []
     for variant in variants:
+        if variant.algorithm is not None:
+            check_of_baseline("vary", variant.name, varied)
         for values in itertools.product(*varied.values()):
             names = [f"{name.rpartition('.')[2]}_{_word(v)}" for name, v in zip(varied, values, strict=True)]
             before = [] if variant.name == DEFAULT_VARIANT and names else [variant.name]

@@ -10,6 +10,7 @@ from flashsac.errors import FlashSACError
 from flashsac.experiments.settings import checked_names
 from flashsac.experiments.space import Choice, Range, read_range
 from flashsac.experiments.sweep import Sweep, Variant, crossed, seeds_from_count
+from flashsac.experiments.trial import check_of_baseline
 from flashsac.system.suggest import did_you_mean
 
 KEYS: dict[str, Any] = {
@@ -85,6 +86,6 @@ def _variant(path: Path, name: str, table: Any) -> Variant:
 
         find_algorithm(algorithm)
     settings = checked_names({key: value for key, value in table.items() if key != "algorithm"}, where)
-    if algorithm is not None and (others := sorted(settings.keys() - {"steps"})):
-        raise FlashSACError(f"{where}: a baseline takes steps alone of our settings, not {', '.join(others)}.")
+    if algorithm is not None:
+        check_of_baseline(where, name, settings)
     return Variant(name, settings, algorithm)

@@ -14,7 +14,7 @@ from flashsac.config.checks import coerce, with_time_to_learn
 from flashsac.config.schema import EnvConfig, PresetName, TrainConfig, from_dict
 from flashsac.errors import FlashSACError, RunDirectoryError
 from flashsac.experiments.grouping import BOOKKEEPING, LABEL
-from flashsac.experiments.settings import changed, config_of, differences, flags
+from flashsac.experiments.settings import Settings, changed, config_of, differences, flags
 from flashsac.runs import layout
 from flashsac.runs.directory import LOCK, read_config, read_record
 from flashsac.runs.seal import MALFORMED
@@ -29,6 +29,14 @@ SHARED = ("steps", "eval.every", "eval.episodes")
 """Settings that a baseline has from its sweep in any case: its length and its evaluation."""
 OF_BASELINES_TOO = {"video", "max_invalid", "env.engine", "env.max_episode_steps", "env.blind", "env.options"}
 """Settings of a sweep that a baseline takes where they are given."""
+
+
+def check_of_baseline(where: str, name: str, settings: Settings) -> None:
+    """Refuse settings of one baseline that no baseline has. They would make no difference, under a name of their
+    own."""
+    if others := sorted(settings.keys() - {*SHARED, *OF_BASELINES_TOO}):
+        known = ", ".join((*SHARED, *sorted(OF_BASELINES_TOO)))
+        raise FlashSACError(f"{where}: {name} is a baseline, which has no {', '.join(others)}. It takes {known}.")
 
 
 @dataclasses.dataclass(frozen=True)
