@@ -15,7 +15,7 @@ import torch
 from flashsac.cli.main import main
 from flashsac.config.checks import check, coerce
 from flashsac.config.presets import LAPTOP
-from flashsac.config.schema import EnvConfig
+from flashsac.config.schema import DiagnosticsConfig, EnvConfig, to_dict
 from flashsac.errors import RunDirectoryError
 from flashsac.experiments.baselines import checkpoint
 from flashsac.experiments.built_in import BUILT_IN, built_in
@@ -129,6 +129,31 @@ def test_each_step_of_the_architecture_ablation_adds_one_part():
     ]
     steps = ["residual", "batch_norm cross_batch", "rms_norm", "value reward_scaling", "weight_projection"]
     assert changed == [set(step.split()) for step in steps]
+
+
+@pytest.mark.parametrize(("laptop", "every"), [(True, 5_000), (False, 2_500_000)])
+def test_the_architecture_ablation_measures_its_networks(laptop, every, tmp_path):
+    """The paper explains the steps by their diagnostics."""
+    trials = built_in("ablation/architecture", laptop=laptop).trials(tmp_path)
+    assert {one.config.diagnostics.every for one in trials} == {every}
+
+
+def test_runs_that_began_without_the_diagnostics_of_a_sweep_are_named(tmp_path, capsys):
+    """They are the same runs otherwise, so they count as finished."""
+    sweep = ["sweep", "mujoco:Hopper-v4", "--laptop", "--seeds", "6", "--out", str(tmp_path), "--dry-run"]
+    for seed in range(5):
+        run = tmp_path / "mujoco-Hopper-v4" / "flashsac" / f"seed-{seed}"
+        run.mkdir(parents=True)
+        every = DiagnosticsConfig(every=500 if seed == 0 else 0)
+        config = dataclasses.replace(LAPTOP, seed=seed, run_dir=str(run), diagnostics=every)
+        content = {"task": "mujoco:Hopper-v4", "config": to_dict(config), "versions": {}, "machine": {}}
+        (run / "config.json").write_text(seal_readable(content))
+    assert main([*sweep, "--set", "diagnostics.every=500"]) == 0
+    _, note = capsys.readouterr().out.split("note: these runs began without the diagnostics of this sweep")
+    names = [line.strip() for line in note.splitlines()[2:]]
+    assert names == [*(f"mujoco:Hopper-v4 flashsac seed {seed}" for seed in (1, 2, 3)), "and 1 more"]
+    assert main(sweep) == 0
+    assert "note:" not in capsys.readouterr().out
 
 
 def test_the_scaling_ablation_changes_one_thing_at_a_time():

@@ -14,7 +14,7 @@ from flashsac.cli.sweep_text import assignment, search_space
 from flashsac.config.schema import PresetName
 from flashsac.errors import FlashSACError, UsageError
 from flashsac.experiments.built_in import BUILT_IN, built_in
-from flashsac.experiments.driver import Driver, State, look_at
+from flashsac.experiments.driver import Driver, State, Status, look_at, notes
 from flashsac.experiments.launchers.base import Launcher
 from flashsac.experiments.launchers.local import LocalLauncher, cores
 from flashsac.experiments.search import check_search, search
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
     if sweep.space:
         check_search(sweep)
     if options.dry_run:
-        print("\n".join(_plan(sweep) if sweep.space else lines(look_at(trials), options.jobs or cores())))
+        print("\n".join(_plan(sweep) if sweep.space else _dry_run(look_at(trials), options.jobs or cores())))
         return 0
     launcher = _launcher(options)
     try:
@@ -108,11 +108,17 @@ def _run(sweep: Sweep, out: Path, launcher: Launcher, view: SweepView, retries: 
         return search(sweep, out, launcher, view, retries=retries)
     statuses = look_at(sweep.trials(out))
     view.say(f"{sweep.name}: {len(statuses)} trials in {out}, up to {launcher.slots} at a time")
+    for note in notes(statuses):
+        view.say(note)
     code = Driver(statuses, launcher, view, retries=retries).run()
     for status in statuses:
         if status.state is State.FAILED:
             view.say(f"failed: {status.trial.name}: {status.reason}. Its output: {status.trial.log}")
     return code
+
+
+def _dry_run(statuses: list[Status], slots: int) -> list[str]:
+    return [*lines(statuses, slots), *notes(statuses)]
 
 
 def _plan(sweep: Sweep) -> list[str]:

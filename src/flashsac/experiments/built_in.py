@@ -49,7 +49,7 @@ LAPTOP_VISION: Settings = {
 
 
 def architecture(laptop: bool) -> Sweep:
-    """The six steps from a plain network to FlashSAC, each with one component more.
+    """The six steps from a plain network to FlashSAC, each with one component more, and their diagnostics.
 
     The first two have no BatchNorm, so current and next states share no statistics. They evaluate them apart, as a
     plain SAC does."""
@@ -74,7 +74,9 @@ def architecture(laptop: bool) -> Sweep:
     for name, more in added.items():
         settings = settings | more
         variants.append(Variant(name, settings))
-    return _ablation("architecture", variants, laptop, "components added one after the other, to a plain MLP")
+    sweep = _ablation("architecture", variants, laptop, "components added one after the other, to a plain MLP")
+    every = LAPTOP_STEPS // 6 if laptop else PARALLEL.steps // 20
+    return dataclasses.replace(sweep, settings=sweep.settings | {"diagnostics.every": every})
 
 
 def exploration(laptop: bool) -> Sweep:

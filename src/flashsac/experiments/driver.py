@@ -14,13 +14,20 @@ from typing import Protocol
 from flashsac.errors import RunDirectoryError
 from flashsac.experiments.launchers.base import Job, Launcher
 from flashsac.experiments.launchers.process import BUSY, STOPPED
-from flashsac.experiments.trial import Trial, check_same_settings, is_busy, is_finished, last_lines
+from flashsac.experiments.trial import (
+    Trial,
+    check_same_settings,
+    is_busy,
+    is_finished,
+    lacks_diagnostics,
+    last_lines,
+)
 from flashsac.training.interrupts import graceful_stop
 
 POLL = 0.5
 """Seconds between looks at the trials."""
 SHOWN = 3
-"""How many runs with other settings an error names."""
+"""How many runs a message names."""
 LOOK_ELSEWHERE = 5.0
 """Seconds between looks at trials that another driver has."""
 
@@ -72,6 +79,18 @@ def look_at(trials: Sequence[Trial]) -> list[Status]:
         more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
         raise RunDirectoryError("\n  ".join(["this sweep and its runs do not agree:", *problems[:SHOWN], *more]))
     return statuses
+
+
+def notes(statuses: Sequence[Status]) -> list[str]:
+    """Return what the user should know of runs that are there already."""
+    found = [status.trial.name for status in statuses if lacks_diagnostics(status.trial)]
+    if not found:
+        return []
+    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    first = (
+        "note: these runs began without the diagnostics of this sweep, and the settings of a run are fixed. To measure"
+    )
+    return ["\n  ".join([f"{first} them,", "delete the runs or choose another --out:", *found[:SHOWN], *more])]
 
 
 def state_of(trial: Trial) -> State:

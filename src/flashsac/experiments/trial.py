@@ -179,6 +179,15 @@ def _differences_of_baseline(trial: Trial, record: dict[str, Any]) -> list[str]:
     return length + by_set + differences(wanted, found, ignored)
 
 
+def lacks_diagnostics(trial: Trial) -> bool:
+    """True if the run was begun without the diagnostics that its trial asks for. It never gets them: the settings of a
+    run are fixed."""
+    wanted = trial.config.diagnostics
+    if trial.algorithm is not None or not wanted.every or not (trial.run / layout.CONFIG).exists():
+        return False
+    return read_config(trial.run)[1].diagnostics != wanted
+
+
 def next_command(trial: Trial) -> list[str] | None:
     """The arguments of `flashsac` for what is left to do; None if the trial is finished.
 
