@@ -330,6 +330,35 @@ def test_sigterm_ends_a_run_in_order(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["ppo", "sac", "crossq"])
+def test_a_run_says_where_it_computes(name, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(baseline(name, run, "--steps", "40", "--eval.every", "0", "--device", "cpu")) == 0
+    assert f"trained by {name} ({find_algorithm(name).packages[0]}) on cpu" in capsys.readouterr().out
+    assert read_recorded_settings(run)["device"] == "cpu"
+    assert main(["resume", str(run), "--task", POINT, "--device", "tpu"]) == 1
+    said = capsys.readouterr().err
+    assert ("computes in JAX" if name == "crossq" else "there is no such device") in said
+    assert main(["resume", str(run), "--task", POINT, "--device", "auto"]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("name", ["ppo", "sac", "td3"])
+def test_a_run_on_a_gpu_goes_on_on_the_cpu(name, tmp_path):
+    run = tmp_path / "run"
+    assert main(baseline(name, run, "--steps", "400", "--eval.every", "80", "--device", "cuda")) == 0
+    assert read_recorded_settings(run)["device"] == "cuda"
+    _, state = checkpoint.load(run, POINT, json.loads((run / "config.json").read_text()))
+    for device in ("cuda", "cpu"):
+        algorithm, source = find_algorithm(name), make_source(POINT, num_envs=2)
+        learner = learner_class(algorithm)(source, algorithm.kind, hyperparameters(algorithm, SMALL[name]), 0, device)
+        learner.load_state_dict(state["learner"])
+        learner.advance()
+        assert learner.act(source.obs).device == source.obs["actor"].device
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "more", "bar"),
     [
@@ -381,7 +410,7 @@ def test_other_commands_say_that_a_run_is_a_baselines(tmp_path, capsys):
     assert main(["train", POINT, "--from", str(run)]) == 1
     assert "baseline ppo" in capsys.readouterr().err
     assert main(["resume", str(run), "--steps", "100"]) == 1
-    assert "leave --device, --steps" in capsys.readouterr().err
+    assert "leave --steps and --run-dir out" in capsys.readouterr().err
     assert main(["resume", str(run)]) == 1, "its task names a module, whose code would run"
     assert "--trust-run" in capsys.readouterr().err
     assert main(["resume", str(run), "--task", "gym:Pendulum-v1"]) == 1
@@ -416,6 +445,8 @@ def test_bad_input_gets_an_answer(tmp_path, capsys):
         (["sac", POINT, "--steps", "9", "--minutes", "1"], "give one of them"),
         (["sac", POINT, "--as-long-as", str(tmp_path)], "no rows in metrics.csv"),
         (["sac", POINT, "--set", "ent_coef=nonsense", "--run-dir", run], "refuses these hyperparameters"),
+        (["crossq", POINT, "--device", "cuda", "--run-dir", run], "crossq computes in JAX"),
+        (["ppo", POINT, "--device", "tpu", "--run-dir", run], "there is no such device"),
         (["ppo", POINT, "--threads", "0"], "--threads must be at least 1"),
         (["ppo", "tests.toy_envs:make_pixel_point", "--run-dir", run], "one vector of numbers"),
     ):

@@ -309,6 +309,12 @@ def test_a_baseline_with_other_settings_is_not_taken_for_the_trial(tmp_path, rec
     assert difference in str(error.value)
 
 
+def test_a_baseline_takes_the_device_of_its_sweep_where_it_can(tmp_path):
+    settings = {"steps": 30_000, "device": "cuda:1"}
+    assert "cuda:1" in baseline(tmp_path, settings=settings).command()
+    assert "cuda:1" not in trial(tmp_path, settings=settings, algorithm="crossq").command()
+
+
 def test_a_baseline_in_the_place_of_a_flashsac_run_is_named_with_the_others(tmp_path):
     ours, sac = trial(tmp_path / "a"), baseline(tmp_path / "b")
     record(ours, changes={})

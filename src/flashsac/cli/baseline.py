@@ -55,6 +55,8 @@ class BaselineOptions:
     """Seed of everything random."""
     run_dir: str | None = None
     """Directory to write the run to (default: runs/TASK/DATE-seed)."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, ...; for ppo, sac and td3. JAX chooses its own: JAX_PLATFORMS=cuda, by default cpu."""
     threads: Annotated[int | None, AtLeast(1)] = None
     """CPU threads for the networks (default: what OMP_NUM_THREADS says, else what the library takes)."""
     video: bool = True
@@ -83,6 +85,7 @@ def main(arguments: list[str]) -> int:
         steps=options.steps or default_config(options.task).steps,
         seed=options.seed,
         run_dir=options.run_dir,
+        device=options.device,
         video=options.video,
         max_invalid=options.max_invalid,
         env=EnvConfig(num_envs=num_envs, **given),

@@ -40,13 +40,11 @@ def main(arguments: list[str]) -> int:
     from flashsac.runs.directory import is_baseline, read_record
 
     if is_baseline(read_record(options.run)):
-        if options.device or options.steps or options.run_dir:
-            raise FlashSACError(
-                "a baseline goes on as it began, where it lies: leave --device, --steps and --run-dir out."
-            )
+        if options.steps or options.run_dir:
+            raise FlashSACError("a baseline goes on as it began, where it lies: leave --steps and --run-dir out.")
         from flashsac.experiments.baselines.start import resume
 
-        return resume(options.run, options.task, trust_run=options.trust_run)
+        return resume(options.run, options.task, device=options.device, trust_run=options.trust_run)
     from flashsac import api
 
     result = api.resume(

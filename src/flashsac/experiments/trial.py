@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import filelock
 
@@ -21,13 +21,16 @@ from flashsac.runs.seal import MALFORMED
 from flashsac.sims.catalog import find_task
 from flashsac.system.files import remove_tree
 
+if TYPE_CHECKING:
+    from flashsac.experiments.baselines.algorithms import Algorithm
+
 MACHINE = {"device", "compile"}
 """Settings that say how this machine computes."""
 ENVIRONMENT_DECIDES = {"env.num_envs", "env.with_state", "env.max_episode_steps", "env.image_size"}
 """Settings that a user's own environment may have replaced in the record of its run."""
 SHARED = ("steps", "eval.every", "eval.episodes")
 """Settings that a baseline has from its sweep in any case: its length and its evaluation."""
-OF_BASELINES_TOO = {"video", "max_invalid", "env.engine", "env.max_episode_steps", "env.blind", "env.options"}
+OF_BASELINES_TOO = {"device", "video", "max_invalid", "env.engine", "env.max_episode_steps", "env.blind", "env.options"}
 """Settings of a sweep that a baseline takes where they are given."""
 
 
@@ -91,6 +94,8 @@ class Trial:
         evaluation = self.config.eval
         shared = dict(zip(SHARED, (self.config.steps, evaluation.every, evaluation.episodes), strict=True))
         given = {name: value for name, value in self.settings.items() if name in OF_BASELINES_TOO}
+        if "device" in given and not _algorithm(self).takes_device:
+            del given["device"]
         return {name: value for name, value in (shared | given).items() if value is not None}
 
     def to_json(self) -> str:
@@ -162,8 +167,6 @@ def _ignored(trial: Trial) -> set[str]:
 
 def _differences_of_baseline(trial: Trial, record: dict[str, Any]) -> list[str]:
     """The same for a baseline: only what it has of FlashSAC's settings, and the hyperparameters that were changed."""
-    from flashsac.experiments.baselines.algorithms import find_algorithm  # imports torch
-
     settings = dict(record["config"])
     minutes = settings.pop("minutes", None)
     settings.pop("threads", None)
@@ -171,12 +174,18 @@ def _differences_of_baseline(trial: Trial, record: dict[str, Any]) -> list[str]:
         found = coerce(from_dict(settings))
     except (FlashSACError, *MALFORMED):
         return ["it was made by another version of flashsac"]
-    num_envs = find_algorithm(str(trial.algorithm)).num_envs
-    wanted = changed(TrainConfig(seed=trial.seed, env=EnvConfig(num_envs=num_envs)), trial._baseline_settings())
+    own = TrainConfig(seed=trial.seed, env=EnvConfig(num_envs=_algorithm(trial).num_envs))
+    wanted = changed(own, trial._baseline_settings())
     ignored = _ignored(trial) - {"seed", "eval.every"} | ({"steps"} if minutes is not None else set())
     length = [] if minutes is None else [f"its length is {minutes:g} minutes, not {wanted.steps} steps"]
     by_set = [f"{name} is set to {value}" for name, value in record.get("changes", {}).items()]
     return length + by_set + differences(wanted, found, ignored)
+
+
+def _algorithm(trial: Trial) -> Algorithm:
+    from flashsac.experiments.baselines.algorithms import find_algorithm  # imports torch
+
+    return find_algorithm(str(trial.algorithm))
 
 
 def lacks_diagnostics(trial: Trial) -> bool:

@@ -36,6 +36,11 @@ class Algorithm:
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Our changes to the defaults of the library."""
 
+    @property
+    def takes_device(self) -> bool:
+        """False where JAX computes. JAX chooses its device itself, when it is imported."""
+        return "jax" not in self.packages
+
 
 _SB3, _SBX = f"{HERE}.stable_baselines", f"{HERE}.sbx"
 _JAX = ("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "optax")
@@ -56,7 +61,7 @@ ALGORITHMS = {
 class Learner(Protocol):
     """An algorithm at work on a source of transitions."""
 
-    def __init__(self, source: Source, kind: str, hyperparameters: dict[str, Any], seed: int): ...
+    def __init__(self, source: Source, kind: str, hyperparameters: dict[str, Any], seed: int, device: str = "cpu"): ...
 
     @classmethod
     def defaults(cls, kind: str) -> dict[str, Any]:
@@ -73,7 +78,7 @@ class Learner(Protocol):
         ...
 
     def act(self, obs: Obs) -> Tensor:
-        """Deterministic actions in [-1, 1]."""
+        """Deterministic actions in [-1, 1], on the device of the observations."""
         ...
 
     def state_dict(self) -> dict[str, Any]:

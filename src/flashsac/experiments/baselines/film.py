@@ -19,6 +19,7 @@ from flashsac.sims.make import make_env
 def draw(run_dir: Path, out: Path, seconds: float, say: Say) -> None:
     """Film the last policy of a run."""
     plan, record = recorded_plan(run_dir)
+    plan = dataclasses.replace(plan, config=dataclasses.replace(plan.config, device="cpu"))
     saved = checkpoint.load(run_dir, plan.task, record)
     if saved is None:
         raise CheckpointError(f"{run_dir} has no checkpoint yet.")

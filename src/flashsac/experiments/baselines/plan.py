@@ -17,9 +17,9 @@ from flashsac.runs.provenance import version, versions
 from flashsac.runs.seal import MALFORMED
 from flashsac.sims.catalog import suite_of
 from flashsac.sims.make import must_evaluate_apart
-from flashsac.training.start import settle
+from flashsac.training.start import checked_device, settle
 
-RECORDED = ("seed", "run_dir", "video", "max_invalid", "env", "eval")
+RECORDED = ("seed", "run_dir", "device", "video", "max_invalid", "env", "eval")
 """The settings of a FlashSAC run that a baseline has too, besides `steps`."""
 
 
@@ -65,7 +65,8 @@ def new_plan(
 ) -> Plan:
     """A checked plan; raises MissingExtra if the library is not installed."""
     found = find_algorithm(algorithm)
-    config = settle(task, dataclasses.replace(config, device="cpu", precision="fp32", compile="off"))
+    device = device_of(found, config.device)
+    config = settle(task, dataclasses.replace(config, device=device, precision="fp32", compile="off"))
     if (suite := suite_of(task)) and suite.images:
         raise UnsupportedSpace(f"{task} shows images. {NUMBERS_ONLY}")
     if config.eval.every != 0 and must_evaluate_apart(task, config.env):
@@ -78,11 +79,22 @@ def new_plan(
     return Plan(found, task, config, values, given, minutes, threads)
 
 
+def device_of(algorithm: Algorithm, device: str) -> str:
+    """The device of the networks and of simulators that take one. Where JAX computes, all else is on the CPU."""
+    if algorithm.takes_device:
+        return checked_device(device)
+    if device not in ("auto", "cpu"):
+        raise FlashSACError(
+            f"--device {device}: {algorithm.name} computes in JAX. Leave --device out; JAX_PLATFORMS=cuda chooses the GPU."
+        )
+    return "cpu"
+
+
 def recorded_plan(run_dir: str | Path) -> tuple[Plan, dict[str, Any]]:
     """The plan of an existing run, and what its config.json holds."""
     record = read_record(run_dir)
     try:
-        settings = dict(record["config"])
+        settings = {"device": "cpu"} | record["config"]
         minutes, threads = settings.pop("minutes", None), settings.pop("threads", None)
         config = coerce(from_dict(settings))
         check(config)

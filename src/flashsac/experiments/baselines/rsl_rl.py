@@ -18,7 +18,7 @@ from torch import Tensor
 
 from flashsac.experiments.baselines.checkpoint import with_number_keys
 from flashsac.experiments.baselines.source import Source
-from flashsac.types import CPU, Obs
+from flashsac.types import Obs
 
 ALGORITHM = {
     "value_loss_coef": 1.0,
@@ -45,33 +45,35 @@ class Environments(RslRlVecEnv):
 
     cfg: dict = {}
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Source, device: str = "cpu"):
         spec = source.spec
-        self.source, self.device = source, "cpu"
+        self.source, self.device = source, device
         self.num_envs, self.num_actions = spec.num_envs, spec.action_dim
         self.max_episode_length = spec.max_episode_steps or 1000
-        self.episode_length_buf = torch.zeros(spec.num_envs, dtype=torch.long)
+        self.episode_length_buf = torch.zeros(spec.num_envs, dtype=torch.long, device=device)
 
     def get_observations(self) -> TensorDict:
-        return as_tensordict(self.source.obs)
+        return as_tensordict(self.source.obs, self.device)
 
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict]:
         step = self.source.step(actions)
         # The outcome of an invalid step is unknown. Its reward counts as 0, and the value before it stands for the
         # rest.
         reward, cut = torch.where(step.valid, step.reward, 0.0), step.truncated | ~step.valid
-        extras = {"time_outs": (cut & ~step.terminated).to(CPU)}
-        return self.get_observations(), reward.to(CPU), (step.terminated | cut).to(CPU), extras
+        extras = {"time_outs": (cut & ~step.terminated).to(self.device)}
+        over = (step.terminated | cut).to(self.device)
+        return self.get_observations(), reward.to(self.device), over, extras
 
 
 class PPO:
     """rsl_rl's runner, one iteration at a time."""
 
-    def __init__(self, source: Source, kind: str, hyperparameters: dict[str, Any], seed: int):
+    def __init__(self, source: Source, kind: str, hyperparameters: dict[str, Any], seed: int, device: str = "cpu"):
         torch.manual_seed(seed)
+        self._device = device
         settings = _settings(kind, hyperparameters)
         with contextlib.redirect_stdout(io.StringIO()):  # it draws its networks
-            self._runner = OnPolicyRunner(Environments(source), settings, log_dir=None, device="cpu")
+            self._runner = OnPolicyRunner(Environments(source, device), settings, log_dir=None, device=device)
         self._updates_each = hyperparameters["num_learning_epochs"] * hyperparameters["num_mini_batches"]
         self._iterations = 0
 
@@ -89,7 +91,8 @@ class PPO:
 
     @torch.inference_mode()
     def act(self, obs: Obs) -> Tensor:
-        return self._runner.get_inference_policy()(as_tensordict(obs)).clamp(-1.0, 1.0)
+        action = self._runner.get_inference_policy()(as_tensordict(obs, self._device))
+        return action.clamp(-1.0, 1.0).to(obs["actor"].device)
 
     def state_dict(self) -> dict[str, Any]:
         return {"networks": self._runner.alg.save(), "memory": {"iterations": self._iterations}}
@@ -116,10 +119,10 @@ def _settings(kind: str, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def as_tensordict(obs: Obs) -> TensorDict:
+def as_tensordict(obs: Obs, device: str) -> TensorDict:
     """The groups of observations that actor and critic see."""
-    groups = {"actor": obs["actor"].to(CPU), "critic": obs.get("critic", obs["actor"]).to(CPU)}
-    return TensorDict(groups, batch_size=len(obs["actor"]))
+    groups = {"actor": obs["actor"].to(device), "critic": obs.get("critic", obs["actor"]).to(device)}
+    return TensorDict(groups, batch_size=len(obs["actor"]), device=device)
 
 
 LEARNER = PPO

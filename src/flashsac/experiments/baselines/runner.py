@@ -80,7 +80,7 @@ class BaselineRun:
         run, say, task = self.run, self.progress.say, plan.task
         self._opened.callback(self.progress.close)
         with no_exit("its start"):
-            env = make_env(task, plan.config.env)
+            env = make_env(task, plan.config.env, device=plan.config.device)
             self._opened.callback(env.close)
             config, notes = with_environment_facts(task, plan.config, env.spec)
             self.plan = plan = dataclasses.replace(plan, config=config)
@@ -88,7 +88,8 @@ class BaselineRun:
             self.schedule, self.clock, self.evaluation_due = Schedule(plan), Clock(), False
             self.evaluator: Evaluator | None = None
             if self.schedule.evaluates:
-                self.evaluator = Evaluator(task, config.env, config.eval.episodes, config.seed + EVAL_SEED)
+                episodes, first = config.eval.episodes, config.seed + EVAL_SEED
+                self.evaluator = Evaluator(task, config.env, episodes, first, device=config.device)
                 self._opened.callback(self.evaluator.close)
             saved = checkpoint.load(run.path, task, run.record) if resume else None
             seed = config.seed if saved is None else _fresh_seed(config.seed, saved[0])
@@ -201,11 +202,12 @@ class BaselineRun:
 
 def make_learner(plan: Plan, source: Source, seed: int) -> Learner:
     """The plan's algorithm on these environments."""
+    algorithm = plan.algorithm
     try:
-        return learner_class(plan.algorithm)(source, plan.algorithm.kind, plan.hyperparameters, seed)
+        return learner_class(algorithm)(source, algorithm.kind, plan.hyperparameters, seed, plan.config.device)
     except (ValueError, TypeError, AssertionError, LookupError) as error:
         raise FlashSACError(
-            f"{plan.algorithm.packages[0]} refuses these hyperparameters ({type(error).__name__}: {error!s:.200}). "
+            f"{algorithm.packages[0]} refuses these hyperparameters ({type(error).__name__}: {error!s:.200}). "
             "Change what --set says."
         ) from error
 
@@ -218,7 +220,7 @@ def _fresh_seed(seed: int, step: int) -> int:
 def _begins(plan: Plan, source: Source, resume: bool) -> list[str]:
     """What a run says first."""
     name = f"{plan.algorithm.name} ({plan.algorithm.packages[0]})"
-    lines = [f"{plan.task}: {source.spec.num_envs:,} at a time, trained by {name}"]
+    lines = [f"{plan.task}: {source.spec.num_envs:,} at a time, trained by {name} on {plan.config.device}"]
     if resume and source.step_count:
         lines.append(
             f"resuming at step {source.step_count:,}. Episodes and random numbers begin anew, so this is not exactly the run that "

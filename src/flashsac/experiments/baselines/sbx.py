@@ -9,6 +9,7 @@ import numpy as np
 import sbx
 from flax.training.train_state import TrainState
 
+from flashsac.experiments.baselines.source import Source
 from flashsac.experiments.baselines.stable_baselines import OffPolicy
 
 
@@ -16,6 +17,9 @@ class JaxOffPolicy(OffPolicy):
     """The same with networks in JAX, which are saved and restored array by array."""
 
     library = sbx
+
+    def __init__(self, source: Source, kind: str, hyperparameters: dict[str, Any], seed: int, device: str = "cpu"):
+        super().__init__(source, kind, hyperparameters, seed, "cpu")  # JAX's device is not torch's
 
     def _networks(self) -> dict[str, Any]:
         return {name: [np.asarray(leaf) for leaf in jax.tree.leaves(state)] for name, _, state in self._states()}

@@ -42,7 +42,7 @@ class Source:
     def step(self, action: Tensor) -> Step:
         """One step of every environment."""
         with no_exit("training"):
-            step = self.env.step(action.clamp(-1.0, 1.0))
+            step = self.env.step(action.clamp(-1.0, 1.0).to(self.spec.device))
         self.obs = step.obs
         self.step_count += self.spec.num_envs
         self.invalid += int((~step.valid).sum())

@@ -98,13 +98,13 @@ class OffPolicy:
 
     library: Any = stable_baselines3
 
-    def __init__(self, source: Source, kind: str, hyperparameters: dict[str, Any], seed: int):
+    def __init__(self, source: Source, kind: str, hyperparameters: dict[str, Any], seed: int, device: str = "cpu"):
         given, noise = dict(hyperparameters), hyperparameters["action_noise"]
         size = source.spec.action_dim
         given["action_noise"] = NormalActionNoise(np.zeros(size), np.full(size, noise)) if noise else None
         given["policy_kwargs"] = dict(given["policy_kwargs"])  # the library writes into it
         self.model: Any = getattr(self.library, kind)(
-            env=Environments(source), seed=seed, device="cpu", replay_buffer_class=ValidReplay, **given
+            env=Environments(source), seed=seed, device=device, replay_buffer_class=ValidReplay, **given
         )
         self.model.set_logger(Logger(folder=None, output_formats=[]))
 
@@ -123,7 +123,7 @@ class OffPolicy:
 
     def act(self, obs: Obs) -> Tensor:
         action, _ = self.model.predict(as_array(obs), deterministic=True)
-        return torch.from_numpy(np.asarray(action, np.float32))
+        return torch.from_numpy(np.asarray(action, np.float32)).to(obs["actor"].device)
 
     def state_dict(self) -> dict[str, Any]:
         model, buffer = self.model, self.model.replay_buffer
@@ -155,7 +155,7 @@ class OffPolicy:
             name: with_number_keys(state) if "param_groups" in state else state
             for name, state in saved["modules"].items()
         }
-        self.model.set_parameters(modules, exact_match=True, device="cpu")
+        self.model.set_parameters(modules, exact_match=True, device=self.model.device)
         for name in self._tensor_names():
             getattr(self.model, name).data.copy_(saved["tensors"][name])
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
 
 from flashsac.errors import FlashSACError
 from flashsac.experiments.baselines import checkpoint
-from flashsac.experiments.baselines.plan import Plan, recorded_plan
+from flashsac.experiments.baselines.plan import Plan, device_of, recorded_plan
 from flashsac.experiments.baselines.runner import BaselineRun, Schedule
 from flashsac.policies.find import check_named_task
 from flashsac.policies.video import draw_apart
@@ -34,9 +35,11 @@ def train(plan: Plan) -> int:
     return _finish(session)
 
 
-def resume(run_dir: str | Path, task: str | None = None, *, trust_run: bool = False) -> int:
-    """Go on from the last checkpoint of a run; return the exit code."""
+def resume(run_dir: str | Path, task: str | None = None, *, device: str | None = None, trust_run: bool = False) -> int:
+    """Go on from the last checkpoint of a run; return the exit code. `device` is another one than before."""
     plan, record = recorded_plan(run_dir)
+    device = device_of(plan.algorithm, device or plan.config.device)
+    plan = dataclasses.replace(plan, config=dataclasses.replace(plan.config, device=device))
     if task is None:
         check_named_task(Path(run_dir), plan.task, trust_run)
     elif task != plan.task:
