@@ -12,6 +12,7 @@ import pytest
 from flashsac.errors import FlashSACError
 from flashsac.experiments.curves import Curve, band, read_published
 from flashsac.experiments.grouping import group_paths
+from flashsac.experiments.pictures import picture
 from flashsac.experiments.report import report
 from flashsac.runs.metrics import read_metrics
 from tests.helpers import tiny_run
@@ -183,6 +184,15 @@ def test_an_interval_is_drawn_for_three_seeds_or_more(tmp_path, monkeypatch, see
     runs = [write_run(tmp_path / str(seed), seed, seed) for seed in range(seeds)]
     report({"flashsac": runs}, tmp_path / "out")
     assert len(drawn) == bands, "one in each panel"
+
+
+def test_a_picture_that_cannot_be_drawn_is_closed_and_leaves_no_file(tmp_path):
+    from matplotlib import pyplot as plt
+
+    with pytest.raises(ZeroDivisionError), picture(tmp_path / "a.png", 1, 1, (2, 2)):
+        raise ZeroDivisionError
+    assert plt.get_fignums() == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_to_report(tmp_path):

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from flashsac.experiments.aggregate import BOOTSTRAPS
 from flashsac.runs.directory import read_task_and_seed
 from flashsac.runs.metrics_file import Row, read_metrics
 from flashsac.sims.catalog import suite_of, tasks
 
-BOOTSTRAPS = 2000
 FEWEST_SEEDS = 3
 """A 95% interval over fewer seeds says nothing, so none is shown."""
 AXES = {"step": "environment steps", "seconds": "training time (s)"}
