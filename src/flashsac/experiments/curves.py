@@ -1,10 +1,8 @@
-"""Learning curves: read them from runs and from published tables, and average them over seeds."""
+"""Learning curves: read them from runs, and average them over seeds."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -109,10 +107,18 @@ def band(curves: list[Curve], axis: str, points: int = 50) -> Band:
     return Band(grid, values.mean(0), low, high, _seeds(curves))
 
 
-def extent(curves: list[Curve], axis: str, points: int = 100) -> Band:
-    """Return the mean over runs, and the lowest and highest of them, on the same kind of grid as `band`."""
+def extent(curves: list[Curve], axis: str, points: int = 100, *, logarithmic: bool = False) -> Band:
+    """Return the mean over runs, and the lowest and highest of them, on the same kind of grid as `band`.
+
+    `logarithmic` takes the geometric mean of positive values, which one outlier does not decide."""
     grid, values = _aligned(curves, axis, points)
-    return Band(grid, values.mean(0), values.min(0), values.max(0), _seeds(curves))
+    mean = _geometric_mean(values) if logarithmic else values.mean(0)
+    return Band(grid, mean, values.min(0), values.max(0), _seeds(curves))
+
+
+def _geometric_mean(values: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):  # a value that is not finite has no logarithm, and the mean is not finite either
+        return np.exp(np.log(values).mean(0))
 
 
 def crop_published(lines: dict[str, Band], end: float) -> tuple[dict[str, Band], float]:
@@ -141,29 +147,3 @@ def _aligned(curves: list[Curve], axis: str, points: int) -> tuple[np.ndarray, n
 
 def _seeds(curves: list[Curve]) -> int:
     return len({curve.seed for curve in curves})
-
-
-def read_published(path: Path, task: str) -> dict[str, Band]:
-    """Read published curves of a task, by method.
-
-    The CSV has the columns task, method, metric, env_step, seeds, mean, ci_low, ci_high."""
-    by_method: dict[str, list[dict[str, str]]] = defaultdict(list)
-    suite = suite_of(task)
-    from_images = suite is not None and bool(suite.images)
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if (row.get("group") == "vision") != from_images:
-                continue  # the same names stand for other tasks there
-            if row["task"] == task.split(":")[-1] and row["metric"] == metric_of(task).published:
-                by_method[row["method"]].append(row)
-    out = {}
-    for method, rows in by_method.items():
-        rows.sort(key=lambda row: float(row["env_step"]))
-        x = np.array([float(row["env_step"]) for row in rows]) / (suite.action_repeat if suite else 1)
-        factor = metric_of(task).factor
-        mean, low, high = (  # one seed has no interval
-            factor * np.array([float(row[name] or row["mean"]) for row in rows])
-            for name in ("mean", "ci_low", "ci_high")
-        )
-        out[method] = Band(x, mean, low, high, seeds=int(rows[0]["seeds"]))
-    return out

@@ -12,9 +12,10 @@ from typing import Any
 
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.experiments.comparison import Comparison, Published, Say, compare, curves_of, styles_of
-from flashsac.experiments.curves import AXES, Curve, band, read_published
+from flashsac.experiments.curves import AXES, Curve, band
 from flashsac.experiments.drawing import draw
 from flashsac.experiments.page.write import check_plotly, write_page
+from flashsac.experiments.published import PublishedCurves
 from flashsac.experiments.recorded import RecordedRun, find_runs, read_run
 from flashsac.experiments.score_files import write_scores
 from flashsac.experiments.scores import summary
@@ -37,6 +38,7 @@ def report(
     """Draw every task found in the runs, each group of runs in its own colour; returns the files written.
 
     Scores over several tasks count at the step `at`, or at each run's last evaluation."""
+    theirs = PublishedCurves(published) if published else None
     notes: list[str] = []
 
     def note(line: str) -> None:
@@ -46,7 +48,7 @@ def report(
     comparison = compare(_evaluated(groups, note), note)
     if not comparison:
         raise FlashSACError("none of the runs has been evaluated yet; run them with --eval.every above 0.")
-    others = {task: read_published(published, task) for task in comparison} if published else {}
+    others = theirs.beside(comparison) if theirs else {}
     out.mkdir(parents=True, exist_ok=True)
     written = write_figures(comparison, others, out, note)
     scores = summary(curves_of(comparison), at, note)
