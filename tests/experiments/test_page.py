@@ -65,6 +65,12 @@ def test_on_a_logarithmic_axis_one_outlier_does_not_decide_the_mean(tmp_path):
     steps = np.array([0.0, 10.0])
     curves = [Curve(seed, steps, steps, np.array([value, value])) for seed, value in enumerate((1e3, 1e3, 1e9))]
     assert extent(curves, "step", logarithmic=True).mean.tolist() == pytest.approx([1e5, 1e5])
+    short = Curve(3, steps[:1], steps[:1], np.array([1e3]))
+    far = Curve(4, np.array([0.0, 4.0]), np.array([0.0, 4.0]), np.array([1.0, 1e8]))
+    line_of_both = extent([far, dataclasses.replace(far, step=2 * far.step)], "step", points=5, logarithmic=True)
+    assert line_of_both.low.tolist() == pytest.approx([1, 10, 100, 1e3, 1e4]), "straight on its axis"
+    assert line_of_both.mean.tolist() == pytest.approx([1, 10**1.5, 10**3, 10**4.5, 10**6])
+    assert extent([short], "step", logarithmic=True).mean.tolist() == pytest.approx([1e3])
     for seed in range(2):
         record_run(tmp_path / str(seed), seed=seed, rows=100)
     (figure,) = data_of(*(tmp_path / str(seed) for seed in range(2)))["tasks"][0]["diagnostics"]

@@ -110,15 +110,15 @@ def band(curves: list[Curve], axis: str, points: int = 50) -> Band:
 def extent(curves: list[Curve], axis: str, points: int = 100, *, logarithmic: bool = False) -> Band:
     """Return the mean over runs, and the lowest and highest of them, on the same kind of grid as `band`.
 
-    `logarithmic` takes the geometric mean of positive values, which one outlier does not decide."""
+    `logarithmic` averages the logarithms of positive values, so that one outlier does not decide. Between the points of
+    a run it is straight on a logarithmic axis."""
+    if logarithmic:
+        with np.errstate(all="ignore"):  # what is not finite has no logarithm, and stays so
+            logs = [dataclasses.replace(curve, value=np.log(curve.value)) for curve in curves]
+            line = extent(logs, axis, points)
+            return dataclasses.replace(line, mean=np.exp(line.mean), low=np.exp(line.low), high=np.exp(line.high))
     grid, values = _aligned(curves, axis, points)
-    mean = _geometric_mean(values) if logarithmic else values.mean(0)
-    return Band(grid, mean, values.min(0), values.max(0), _seeds(curves))
-
-
-def _geometric_mean(values: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):  # a value that is not finite has no logarithm, and the mean is not finite either
-        return np.exp(np.log(values).mean(0))
+    return Band(grid, values.mean(0), values.min(0), values.max(0), _seeds(curves))
 
 
 def crop_published(lines: dict[str, Band], end: float) -> tuple[dict[str, Band], float]:

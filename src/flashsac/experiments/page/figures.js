@@ -108,11 +108,12 @@ function layoutOf(figure, small) {
   };
 }
 
-/** Ticks of a logarithmic axis. Over one or two decades plotly would write every digit, here it writes 1, 2 and 5. */
+/** Ticks of a logarithmic axis: 1, 2 and 5 over one or two decades, powers of ten over some more. Left alone, plotly
+ *  writes digits over each other there. */
 function logTicks(figure) {
   const values = figure.lines.flatMap((line) => [...Object.values(line.mean).flatMap((mean) => [...mean.low, ...mean.high]), ...line.runs.flatMap((run) => run.value)]).filter((value) => value > 0);
   const decades = Math.log10(values.reduce((a, b) => Math.max(a, b), 0) / values.reduce((a, b) => Math.min(a, b), Infinity));
-  return { exponentformat: "power", ...(decades > 1 && decades < 2.5 ? { dtick: "D2" } : { nticks: 6 }) };
+  return { exponentformat: "power", ...(decades > 1 && decades < 6 ? { dtick: decades < 2.5 ? "D2" : 1 } : { nticks: 6 }) };
 }
 
 function coarse() {
