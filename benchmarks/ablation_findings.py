@@ -4,7 +4,8 @@
 
 SWEEP is the directory of a sweep with runs in TASK/VARIANT/seed-N, variants named as in `ablation/architecture`,
 `ablation/scaling` and `ablation/exploration`. DIR gets findings.csv, findings.md and, with `--published`,
-diagnostics.csv: the order of the six architectures by each diagnostic beside the published one.
+diagnostics.csv: the order of the six architectures by each diagnostic beside the published one. A run counts with its
+median over time, an architecture with the geometric mean over seeds, so that no single measurement decides.
 
 The rule: P is the probability that a run of the first variant beats one of the second on the same task, with its 95%
 stratified bootstrap interval. Above 0.5 the finding came out, below it did not, otherwise it cannot be told. "No
@@ -28,7 +29,7 @@ from scipy.stats import rankdata, spearmanr
 from flashsac.experiments.aggregate import improvement_interval, probability_of_improvement
 from flashsac.experiments.curves import FEWEST_SEEDS, Curve, read_curve
 from flashsac.runs.directory import read_recorded_settings, read_task_and_seed
-from flashsac.runs.metrics import read_metrics
+from flashsac.runs.metrics_file import Row, read_metrics
 from flashsac.system.files import write_atomic
 
 DEFAULT = "flashsac"
@@ -55,6 +56,12 @@ DIAGNOSTICS = {
     "diag/critic_weight_norm": "weight_param_norm",
 }
 """Our columns of metrics.csv, and the published names."""
+SHARES = {"diag/critic_dormant"}
+"""Columns that may well be zero. Their mean over seeds is the ordinary one, all others are compared as logarithms."""
+SMALLEST = 1e-10
+"""Smaller values count as this one, which is also the damping of the condition number: zero has no logarithm."""
+DIGITS = 9
+"""Levels that agree in so many decimals are equal: rounding does not decide an order."""
 CAME_OUT, DID_NOT, CANNOT_TELL = "came out", "did not", "cannot be told"
 SAME_WIDTH = 0.25
 """How far from 0.5 the interval of "no difference" may reach."""
@@ -70,7 +77,8 @@ class RunOf:
     seed: int
     settings: dict[str, Any]
     curve: Curve
-    last_row: dict[str, float]
+    diagnostics: dict[str, float]
+    """The median over the run of each column that was measured."""
 
 
 Measure = Callable[[Sequence[RunOf], float], list[float]]
@@ -126,11 +134,14 @@ def read_runs(sweep: Path) -> list[RunOf]:
             print(f"left out: {run}, which is not finished")
         else:
             task, seed = read_task_and_seed(run)
-            last: dict[str, float] = {}
-            for row in read_metrics(run / "metrics.csv"):
-                last |= row  # diagnostics are not in every row
-            runs.append(RunOf(run.parent.name, task, seed, settings, curve, last))
+            runs.append(RunOf(run.parent.name, task, seed, settings, curve, medians(read_metrics(run / "metrics.csv"))))
     return runs
+
+
+def medians(rows: Sequence[Row]) -> dict[str, float]:
+    """Return the median of each diagnostic over the rows that have it."""
+    values = {column: [row[column] for row in rows if np.isfinite(row.get(column, np.nan))] for column in DIAGNOSTICS}
+    return {column: float(np.median(some)) for column, some in values.items() if some}
 
 
 def claims(runs: Sequence[RunOf]) -> Iterator[Claim]:
@@ -222,27 +233,32 @@ def verdict_of(low: float, high: float, no_difference: bool) -> str:
 
 
 def our_ranks(runs: Sequence[RunOf], column: str, names: Sequence[str]) -> np.ndarray | None:
-    """Return the mean rank of each architecture over tasks, by the mean over seeds of its last value.
+    """Return the mean rank of each architecture over tasks, by its level over seeds.
 
-    None if a run of one of them lacks the column."""
+    None if one of them has no run with this column."""
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        if run.variant in names and np.isfinite(run.last_row.get(column, np.nan)):
-            values[run.task][run.variant].append(run.last_row[column])
+        if run.variant in names and column in run.diagnostics:
+            values[run.task][run.variant].append(run.diagnostics[column])
     whole = [named for named in values.values() if all(name in named for name in names)]
-    return mean_ranks([[float(np.mean(named[name])) for name in names] for named in whole])
+    return mean_ranks([[level(column, named[name]) for name in names] for named in whole])
+
+
+def level(column: str, values: Sequence[float]) -> float:
+    """Return the mean of the logarithms of a diagnostic over seeds; of a share, the mean itself."""
+    compared = np.asarray(values) if column in SHARES else np.log(np.maximum(values, SMALLEST))
+    return round(float(np.mean(compared)), DIGITS)
 
 
 def published_ranks(path: Path, metric: str, names: Sequence[str]) -> np.ndarray | None:
-    """Return the mean rank of each architecture over the published tasks, by its last value."""
-    last: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
+    """Return the mean rank of each architecture over the published tasks, by its median over the run."""
+    values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             if row["metric"] == metric and row["method"] in names:
-                point = (float(row["env_step"]), float(row["mean"]))
-                last[row["task"]][row["method"]] = max(last[row["task"]].get(row["method"], point), point)
-    whole = [named for named in last.values() if all(name in named for name in names)]
-    return mean_ranks([[named[name][1] for name in names] for named in whole])
+                values[row["task"]][row["method"]].append(float(row["mean"]))
+    whole = [named for named in values.values() if all(name in named for name in names)]
+    return mean_ranks([[float(np.median(named[name])) for name in names] for named in whole])
 
 
 def mean_ranks(by_task: list[list[float]]) -> np.ndarray | None:

@@ -151,7 +151,8 @@ def test_orders_of_diagnostics_and_the_files(tmp_path):
             diagnostics = {"diag/critic_condition": 10.0 ** (9 - i) * (1 + seed), "diag/critic_srank": min(i, 4)}
             write_run(tmp_path / "sweep", A, name, seed, i, **diagnostics)
         lines += [
-            f"{name},Task,critic/condition_number,{step},5,{value},0,0" for step, value in ((100, 60 - i), (0, i))
+            f"{name},Task,critic/condition_number,{step},5,{value},0,0"
+            for step, value in ((0, 60 - i), (50, 60 - i), (100, 1e9 * i))
         ]
         lines += [f"{name},Task,srank,100,5,{60 - i},0,0"]
     published.write_text("\n".join(lines))
@@ -168,6 +169,31 @@ def test_orders_of_diagnostics_and_the_files(tmp_path):
     with (out / "findings.csv").open(newline="") as file:
         assert [row["verdict"] for row in csv.DictReader(file)] == ["came out"] * 6
     assert "| f_flashSAC | a_MLP |" in (out / "findings.md").read_text()
+
+
+def test_one_outlier_decides_no_order(tmp_path):
+    """One measurement of one seed is a million times too large, and one seed of another architecture ten times."""
+    for i, name in enumerate(findings.ARCHITECTURES[:4]):
+        for seed in range(3):
+            write_run(tmp_path, A, name, seed, 1, **{"diag/critic_condition": 10.0 ** (4 - i)})
+    runs = findings.read_runs(tmp_path)
+    level, columns = {run.variant: run.diagnostics["diag/critic_condition"] for run in runs}, ("diag/critic_condition",)
+    assert level == dict(zip(findings.ARCHITECTURES, (1e4, 1e3, 1e2, 1e1), strict=False))
+    rows = [{"step": i, columns[0]: value} for i, value in enumerate((8.0, 1e7, 9.0))] + [{"step": 3.0}]
+    assert findings.medians(rows) == {columns[0]: 9.0}
+    names = findings.ARCHITECTURES[:4]
+    outlier = next(run for run in runs if run.variant == "d_rmsnorm")
+    outlier.diagnostics[columns[0]] = 1e4  # the arithmetic mean of d, 3340, would be above those of b and c
+    ranks = findings.our_ranks(runs, columns[0], names)
+    assert ranks.tolist() == [4, 3, 1.5, 1.5]
+
+
+def test_a_share_of_zero_has_a_level_too(tmp_path):
+    for i, name in enumerate(findings.ARCHITECTURES[:4]):
+        for seed in range(3):
+            write_run(tmp_path, A, name, seed, 1, **{"diag/critic_dormant": 0.1 * i * (seed > 0)})
+    ranks = findings.our_ranks(findings.read_runs(tmp_path), "diag/critic_dormant", findings.ARCHITECTURES[:4])
+    assert ranks.tolist() == [1, 2, 3, 4]
 
 
 def test_a_run_that_goes_on_does_not_count(tmp_path, capsys):

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import base64
 import csv
+import dataclasses
 import io
 import itertools
 import json
 import os
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from flashsac.cli.main import main
+from flashsac.config.schema import to_dict
+from flashsac.experiments.built_in import built_in
 from flashsac.experiments.comparison import compare
 from flashsac.experiments.curves import Band, Curve, crop_published, extent
 from flashsac.experiments.page import extras
 from flashsac.experiments.page.ablation import panels
 from flashsac.experiments.page.data import page_data
+from flashsac.experiments.page.kept import Kept, Piece, json_text
 from flashsac.experiments.page.tables import settings_table, task_table
-from flashsac.experiments.recorded import RecordedRun, find_runs, read_run
+from flashsac.experiments.recorded import RecordedRun, find_runs, flatten, read_run
 from flashsac.experiments.report import report
 from flashsac.experiments.styles import style
 from flashsac.runs.metrics import read_metrics
@@ -47,13 +52,31 @@ def line(figure, name):
 
 def made_up(name, **settings):
     """A run of which only the settings count."""
-    return {name: [RecordedRun(None, TASK, 0, None, settings, [], {}, {})]}  # type: ignore[arg-type]
+    return {name: [RecordedRun(Path("runs", name), TASK, 0, None, settings, [], {}, {})]}
 
 
 def test_extent_is_mean_lowest_and_highest():
     steps = np.array([0.0, 10.0])
     found = extent([Curve(seed, steps, steps, np.array([seed, 4.0 * seed])) for seed in range(3)], "step")
     assert (found.mean.tolist(), found.low.tolist(), found.high.tolist()) == ([1, 4], [0, 0], [2, 8])
+
+
+def test_on_a_logarithmic_axis_one_outlier_does_not_decide_the_mean(tmp_path):
+    steps = np.array([0.0, 10.0])
+    curves = [Curve(seed, steps, steps, np.array([value, value])) for seed, value in enumerate((1e3, 1e3, 1e9))]
+    assert extent(curves, "step", logarithmic=True).mean.tolist() == pytest.approx([1e5, 1e5])
+    short = Curve(3, steps[:1], steps[:1], np.array([1e3]))
+    far = Curve(4, np.array([0.0, 4.0]), np.array([0.0, 4.0]), np.array([1.0, 1e8]))
+    line_of_both = extent([far, dataclasses.replace(far, step=2 * far.step)], "step", points=5, logarithmic=True)
+    assert line_of_both.low.tolist() == pytest.approx([1, 10, 100, 1e3, 1e4]), "straight on its axis"
+    assert line_of_both.mean.tolist() == pytest.approx([1, 10**1.5, 10**3, 10**4.5, 10**6])
+    assert extent([short], "step", logarithmic=True).mean.tolist() == pytest.approx([1e3])
+    for seed in range(2):
+        record_run(tmp_path / str(seed), seed=seed, rows=100)
+    (figure,) = data_of(*(tmp_path / str(seed) for seed in range(2)))["tasks"][0]["diagnostics"]
+    assert figure["log"]
+    last = line(figure, "flashsac")["mean"]["step"]
+    assert last["mean"][-1] == pytest.approx(np.sqrt(last["low"][-1] * last["high"][-1]), rel=1e-5)
 
 
 def test_published_curves_end_where_ours_do_but_keep_their_first_points():
@@ -140,29 +163,86 @@ def test_panels_are_the_settings_that_were_varied_alone():
     base = dict(batch=1, width=8, depth=2)
     lines = made_up("b4", **base | {"batch": 4}) | made_up("w16", **base | {"width": 16}) | made_up("base", **base)
     lines |= made_up("b2", **base | {"batch": 2})
-    assert panels(lines) == [
-        {"title": "--batch", "labels": {"base": "1", "b2": "2", "b4": "4"}},
-        {"title": "--width", "labels": {"base": "8", "w16": "16"}},
+    assert [(panel["title"], panel["lines"]) for panel in panels(lines)] == [
+        ("--batch", [["base", "1"], ["b2", "2"], ["b4", "4"]]),
+        ("--width", [["base", "8"], ["w16", "16"]]),
     ]
 
 
-def test_steps_that_build_on_each_other_have_no_panels_of_their_own():
-    """As in the ablation of the architecture: the figure of the task has all of them."""
-    order = ["a", "b", "c", "d"]
+def chain_of(*names):
+    """Lines that switch on one component more each."""
     lines: dict = {}
-    for done in range(5):
-        lines |= made_up(str(done), **{name: i < done for i, name in enumerate(order)})
-    assert panels(lines) == []
-    assert panels(made_up("x", a=1) | made_up("y", a=2)) == []
+    for done, name in enumerate(names):
+        lines |= made_up(name, **{f"s{i}": i < done for i in range(len(names) - 1)}, width=8)
+    return lines
+
+
+def test_steps_that_build_on_each_other_are_one_panel_in_their_order():
+    lines = chain_of("z_plain", "norm", "more", "all")
+    for order in (lines, dict(reversed(lines.items()))):
+        (panel,) = panels(order)
+        assert panel["chain"]
+        assert [name for name, _ in panel["lines"]] == ["z_plain", "norm", "more", "all"]
+        assert panel["steps"] == [["norm", "--s0"], ["more", "--s1"], ["all", "--s2"]]
+        assert panel["title"] == "z_plain to all, step by step"
+    assert panels(chain_of("x", "y")) == [], "the figure of the task has both"
+
+
+def test_three_lines_are_a_chain_only_if_each_step_switches_something_on():
+    assert panels(chain_of("a", "b", "c"))[0]["chain"]
+    full, without_a, without_b = dict(a=True, b=True), dict(a=False, b=True), dict(a=True, b=False)
+    found = panels(made_up("full", **full) | made_up("no_a", **without_a) | made_up("no_b", **without_b))
+    assert [panel["title"] for panel in found] == ["--a", "--b"]
+
+
+def test_panels_of_two_sweeps_in_one_report_are_those_of_each():
+    """The chain ends in the settings that the other sweep varies one at a time."""
+
+    def of_sweep(sweep, lines):
+        moved = {}
+        for name, (run,) in lines.items():
+            path = Path("runs", sweep, "mujoco-HalfCheetah-v4", name, "seed-0")
+            moved[name] = [dataclasses.replace(run, path=path)]
+        return moved
+
+    on = dict(s0=True, s1=True, s2=True)
+    star = made_up("flashsac", **on, width=8, std=1) | made_up("w4", **on, width=4, std=1)
+    star |= made_up("std2", **on, width=8, std=2)
+    chain = {
+        name: [dataclasses.replace(run, settings=run.settings | {"std": 1})]
+        for name, (run,) in chain_of("a", "b", "c", "d").items()
+    }
+    found = panels(of_sweep("steps", chain) | of_sweep("star", star), published={"w4"})
+    assert [panel["title"] for panel in found] == ["a to d, step by step", "--width", "--std"]
+    assert found[1]["lines"] == [["w4", "4"], ["flashsac", "8"], ["w4 (published)", "4 (published)", "w4"]]
+
+
+@pytest.mark.parametrize("name", ["architecture", "scaling", "exploration"])
+@pytest.mark.parametrize("laptop", [True, False])
+def test_every_built_in_ablation_has_lines_of_its_variants_and_panels(name, laptop):
+    sweep = built_in(f"ablation/{name}", laptop=laptop)
+    runs = [
+        RecordedRun(trial.run, trial.task, trial.seed, None, flatten(to_dict(trial.config())), [], {}, {})
+        for trial in sweep.trials(Path("runs", name))
+        if trial.task == sweep.tasks[0] and trial.seed == 0
+    ]
+    said: list[str] = []
+    (lines,) = compare({"flashsac": runs}, said.append).values()
+    assert list(lines) == [variant.name for variant in sweep.variants]
+    assert not said
+    found = panels(lines)
+    assert {line[0] for panel in found for line in panel["lines"]} == set(lines)
+    assert len(found) == {"architecture": 1, "scaling": 5, "exploration": 2}[name]
+    if name == "architecture":
+        assert [line[0] for line in found[0]["lines"]] == list(lines)
 
 
 def test_coverage_of_any_content_is_read_or_left_out(tmp_path):
-    assert extras.coverage(tmp_path) is None
+    assert extras.coverage(tmp_path, Kept()) == []
     add_coverage(tmp_path)
-    found = extras.coverage(tmp_path)
-    assert found is not None
-    assert [pair["y"] for pair in found["pairs"]] == ["action 1", "action 2"]
-    assert found["pairs"][0]["numbers"] == {"support replay": 0.8, "support policy": 0.3}
+    found = extras.coverage(tmp_path, Kept())
+    assert [pair["y"] for pair in found] == ["action 1", "action 2"]
+    assert found[0]["numbers"] == {"support replay": 0.8, "support policy": 0.3}
     file = tmp_path / "coverage" / "coverage.json"
     whole = json.loads(file.read_text())
     damaged = ["", "[]", "{}", '{"pairs": 3}', '{"pairs": [{"x": "a"}]}', file.read_text()[:-20]]
@@ -170,7 +250,28 @@ def test_coverage_of_any_content_is_read_or_left_out(tmp_path):
         damaged.append(json.dumps({"pairs": [whole["pairs"][0] | {name: value}]}))
     for text in damaged:
         file.write_text(text)
-        assert extras.coverage(tmp_path) is None, text
+        assert extras.coverage(tmp_path, Kept()) == [], text
+
+
+def test_what_was_read_is_kept_until_its_key_changes_or_nobody_asks():
+    kept, made = Kept(), []
+    ask = lambda key: kept.get(key, lambda: made.append(key))
+    for keys in ("ab", "ab", "b", "ab"):
+        kept.begin()
+        for key in keys:
+            ask(key)
+            ask(key)
+    assert made == ["a", "b", "a"], "b was asked for every time, and a was forgotten once"
+
+
+def test_text_of_pieces_is_json_without_tags():
+    piece = Piece(name="</script>", values=[1.5, None], empty=[], nested={"a": [{"b": "<!--"}]})
+    data = {"<": [piece, piece], "plain": "x", "pieces": [[1, 2], [3]]}
+    text = json_text(data)
+    assert json.loads(text) == data
+    assert "<" not in text
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        json_text([Piece(x=float("nan"))])
 
 
 def test_the_newest_video_inside_the_run_is_taken(tmp_path):
@@ -307,7 +408,7 @@ def test_the_axis_the_published_curves_and_each_line_can_be_switched(written, op
     card.locator(".legend button").first.click()
     opened.wait(f"{second}.querySelectorAll('.trace').length === {everything - 5}")
     assert card.locator(".legend button").first.get_attribute("aria-pressed") == "false"
-    opened.page.get_by_role("button", name="Time").click()
+    opened.page.get_by_role("button", name="Time", exact=True).click()
     opened.wait(f"{second}.querySelector('.xtitle').textContent === 'training time (s)'")
     assert card.locator(".legend button").count() == 4, "published curves have no time"
     assert not opened.errors
@@ -321,6 +422,85 @@ def test_the_video_plays(written, open_page):
     video.evaluate("video => video.play()")
     opened.wait("document.querySelector('video').currentTime > 0.3")
     assert video.evaluate("video => [video.videoWidth, video.videoHeight]") == [96, 64]
+
+
+@pytest.mark.slow
+def test_coverage_has_its_numbers_as_csv_picture_and_table(written, open_page):
+    opened = open_page(written)
+    card = opened.page.locator("#coverage ~ div .card")
+    card.scroll_into_view_if_needed()
+    opened.wait("document.querySelectorAll('#coverage ~ div .heatmaplayer image').length === 2")
+    with opened.page.expect_download() as waiting:
+        card.get_by_role("button", name="CSV of coverage").click()
+    rows = list(csv.DictReader(io.StringIO(Path(waiting.value.path()).read_text())))
+    assert len(rows) == 2 * 8 * 8, "two pairs of 8 x 8 bins"
+    assert [rows[0][name] for name in ("x", "y", "x_low", "x_high", "y_low")] == [
+        "observation 0",
+        "action 1",
+        "-1",
+        "-0.75",
+        "-1",
+    ]
+    assert rows[-1]["y"] == "action 2"
+    assert sum(float(row["policy"]) > 0 for row in rows) == 2 * 22, "the diagonal and its neighbours"
+    with opened.page.expect_download() as waiting:
+        card.get_by_role("button", name="PNG of coverage").click()
+    assert Path(waiting.value.path()).read_bytes().startswith(b"\x89PNG")
+    assert "support replay" in card.locator("details table").inner_text()
+    assert not opened.errors
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory):
+    """A page of a sweep whose steps build on each other, on two tasks."""
+    root = tmp_path_factory.mktemp("chain")
+    sweep = built_in("ablation/architecture", laptop=True)
+    for trial in sweep.trials(root / "sweep"):
+        agent = {name.removeprefix("agent."): value for name, value in trial.settings.items() if "agent" in name}
+        if trial.seed == 0 and trial.variant < "e":
+            record_run(trial.run, trial.task, rows=6, agent=agent)
+    report({"flashsac": [root / "sweep"]}, root / "out")
+    return (root / "out" / "index.html").as_uri()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_chain_has_its_returns_and_what_was_measured_inside(chain, open_page, width):
+    opened = open_page(chain, width=width)
+    section = opened.page.locator("section[aria-labelledby=ablations]")
+    section.scroll_into_view_if_needed()
+    assert section.locator("h3.part").all_inner_texts() == ["a_MLP to d_rmsnorm, step by step"]
+    assert section.locator("h4.part").all_inner_texts() == ["dmc:walker-walk", "mujoco:HalfCheetah-v4"]
+    titles = section.locator(".card h3").all_inner_texts()
+    assert titles == ["return of the evaluated policy", "condition number of the critic loss"] * 2
+    labels = section.locator(".legend button").all_inner_texts()
+    assert labels == [f"{name}, 1 seed" for name in ("a_MLP", "b_residual", "c_batchnorm", "d_rmsnorm")]
+    assert section.locator(".steps li").first.inner_text().split() == ["b_residual:", "--agent.residual"]
+    for plot in section.locator(".plot").all():
+        plot.scroll_into_view_if_needed()
+    plots = "[...document.querySelectorAll('section[aria-labelledby=ablations] .plot')]"
+    drawn = f"{plots}.map(plot => plot.querySelectorAll('.trace').length)"
+    opened.wait(f"JSON.stringify({drawn}) === '[4,4,4,4]'")
+    section.locator(".legend button").first.click()
+    opened.wait(f"JSON.stringify({drawn}) === '[3,3,3,3]'")
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert not opened.errors
+
+
+@pytest.mark.slow
+def test_a_setting_varied_alone_is_shown_over_steps_and_over_time(written, open_page):
+    opened = open_page(written)
+    section = opened.page.locator("section[aria-labelledby=ablations]")
+    assert section.locator("h3.part").all_inner_texts() == ["--agent.batch-size", "--agent.discount"]
+    titles = section.locator(".card h3").all_inner_texts()
+    over = [f"return of the evaluated policy over {axis}" for axis in ("environment steps", "training time (s)")]
+    assert titles == over * 4, "two settings, two tasks"
+    section.locator(".plot").nth(1).scroll_into_view_if_needed()
+    opened.wait(
+        "document.querySelectorAll('section[aria-labelledby=ablations] .plot')[1].querySelector('.xtitle') !== null"
+    )
+    assert section.locator(".plot").nth(1).locator(".xtitle").text_content() == "training time (s)"
+    assert not opened.errors
 
 
 @pytest.mark.slow

@@ -125,7 +125,8 @@ def test_runs_of_unequal_length_are_compared_at_a_step():
     }
     summary(given, say=said.append)
     assert said == [
-        f"warning: the last evaluations on {WALK} are between step 40 and step 100. --at 40 compares them at one step"
+        f"warning: the last evaluations on {WALK} are between step 40 and step 100. "
+        "`flashsac report --at 40` compares them at one step"
     ]
     found = summary(given, at=50, say=said.append)
     assert said[1:] == [f"note: 1 runs of a on {WALK} do not reach step 50 and do not count"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import http.client
 import json
 import os
@@ -15,10 +16,11 @@ import threading
 import pytest
 
 from flashsac.errors import FlashSACError
-from flashsac.experiments.page import live
+from flashsac.experiments.page import figures, live
 from flashsac.experiments.page.live import LiveData
 from flashsac.experiments.page.server import PageServer
-from tests.experiments.recorded_runs import TASK, add_video, append_rows, record_run
+from flashsac.experiments.report import report
+from tests.experiments.recorded_runs import TASK, add_coverage, add_video, add_wall_clock, append_rows, record_run
 from tests.helpers import PATIENCE, cli, command, environment
 
 
@@ -129,6 +131,84 @@ def test_files_that_have_not_changed_are_not_read_again(tmp_path, monkeypatch):
     append_rows(tmp_path / "1", range(5, 7), seed=1)
     follower.current()
     assert read == ["0", "1", "1"]
+
+
+def test_each_file_is_read_anew_only_after_it_has_changed(tmp_path):
+    """Content that changed while size and time stayed the same is not looked at; with another time it is."""
+    run = record_run(tmp_path / "run", rows=4)
+    add_coverage(run)
+    add_wall_clock(run)
+    follower = LiveData({"flashsac": [tmp_path]})
+    before = follower.current()
+    for name in ("coverage/coverage.json", "wall_clock.json"):
+        file = run / name
+        time = file.stat().st_mtime_ns
+        file.write_text(file.read_text().replace("0.8", "0.7").replace("two cores", "six cores"))
+        os.utime(file, ns=(time, time))
+        assert follower.current() == before, name
+        os.utime(file, ns=(time, time + 1))
+        after = follower.current()
+        assert after != before, name
+        before = after
+    shown = json.loads(before.body)
+    assert shown["coverage"][0]["pairs"][0]["numbers"]["support replay"] == 0.7
+    assert "six cores" in shown["wall_clock"]["rows"][0]
+
+
+def test_after_a_change_only_its_line_is_computed_anew(tmp_path, monkeypatch):
+    """Each mean over the runs of a line goes through `band`."""
+    for i, size in enumerate((64, 128, 256)):
+        record_run(tmp_path / str(i), rows=4, agent=dict(batch_size=size))
+    computed = []
+    band = figures.band
+    monkeypatch.setattr(
+        figures, "band", lambda curves, axis: (computed.append(curves[0].step[-1]), band(curves, axis))[1]
+    )
+    follower = LiveData({"flashsac": [tmp_path]})
+    follower.current()
+    assert len(computed) == 6, "three lines over two axes"
+    append_rows(tmp_path / "1", range(5, 9))
+    follower.current()
+    assert computed[6:] == [4000, 4000]
+
+
+def test_scores_over_tasks_are_on_the_page(tmp_path):
+    for i, task in enumerate((TASK, "mujoco:Hopper-v4")):
+        for seed in range(3):
+            record_run(tmp_path / f"{i}{seed}", task, seed, rows=4)
+    follower = LiveData({"flashsac": [tmp_path]})
+    first = json.loads(follower.current().body)["overview"]
+    assert [figure["title"] for figure in first["figures"]] == ["Aggregate score", "Performance profile"]
+    assert first["tables"][0]["columns"][2] == "Interquartile mean"
+    report({"flashsac": [tmp_path]}, tmp_path / "out")
+    with (tmp_path / "out" / "scores.csv").open(newline="") as file:
+        value = float(next(csv.DictReader(file))["value"])
+    assert first["tables"][0]["rows"][0][2].startswith(f"{value:.3g} (")
+    append_rows(tmp_path / "00", range(5, 9))
+    assert json.loads(follower.current().body)["overview"]["tables"][0]["rows"] != first["tables"][0]["rows"]
+    record_run(tmp_path / "new", "mujoco:Ant-v4", rows=1)
+    assert json.loads(follower.current().body)["overview"]["figures"], "a run before its first evaluation has no say"
+
+
+def test_a_reading_that_fails_is_answered_with_its_reason_and_shown(tmp_path, capfd, monkeypatch):
+    record_run(tmp_path / "run", rows=4)
+    with serving(tmp_path) as server:
+        data(server)
+        monkeypatch.setattr(live, "compare", lambda groups, say: 1 / 0)
+        for _ in range(2):
+            answer, body = ask(server, "/data.json")
+            assert (answer.status, body) == (500, b"the runs cannot be read: ZeroDivisionError: division by zero")
+        monkeypatch.undo()
+        assert data(server)["runs"] == 1, "and the next reading may succeed"
+    assert capfd.readouterr().err.count("ZeroDivisionError: division by zero\n") == 1, "printed once"
+
+
+def test_published_curves_without_a_column_are_refused_at_the_start(tmp_path):
+    file = tmp_path / "published.csv"
+    file.write_text("method,metric,env_step,seeds,mean,ci_low,ci_high\nPPO,avg_return,0,5,1,,\n")
+    done = cli("watch", "--published", str(file), "--port", "0", cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert "published.csv lacks the column task" in done.stderr
 
 
 def test_after_a_reading_the_runs_are_left_alone(tmp_path, monkeypatch):
@@ -248,7 +328,10 @@ def test_impossible_options(tmp_path):
     assert done.returncode == 1
     assert f"127.0.0.1:{port} cannot be listened on" in done.stderr
     assert "--port must lie in [0, 65535]" in cli("watch", "--port", "70000", cwd=tmp_path, check=False).stderr
-    assert "--published no.csv is no file" in cli("watch", "--published", "no.csv", cwd=tmp_path, check=False).stderr
+    assert (
+        "no.csv cannot be read (No such file or directory)"
+        in cli("watch", "--published", "no.csv", cwd=tmp_path, check=False).stderr
+    )
     assert os.listdir(tmp_path) == []
 
 
@@ -272,6 +355,11 @@ def test_the_page_follows_its_runs_in_a_browser(tmp_path, open_page):
         opened.wait("document.querySelector('video').currentTime >= 2")
         shutil.rmtree(tmp_path / "1")
         opened.wait("document.getElementById('about').textContent === '1 run of 1 task.'")
+        with pytest.MonkeyPatch.context() as broken:
+            broken.setattr(live, "compare", lambda groups, say: 1 / 0)
+            opened.wait("document.getElementById('live').textContent.startsWith('the runs cannot be read: ZeroDiv')")
+        opened.wait("document.getElementById('live').textContent.startsWith('updated')")
+        opened.errors = [error for error in opened.errors if "500" not in error]
         asked = [address for address in opened.requests if not address.startswith((server.address, "data:"))]
         assert not asked
         assert not opened.errors

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from flashsac.runs.tree import save_tensors
-from flashsac.system.files import append_line, make_folder, remove_tree, replacing, write_atomic
+from flashsac.system.files import append_line, make_folder, remove_tree, replacing, write_atomic, write_csv
 from tests.helpers import full_disk
 
 
@@ -35,6 +35,16 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
         fail()
     assert file.read_text() == "old"
     assert os.listdir(tmp_path) == ["video.mp4"]
+
+
+def test_a_table_is_written_as_a_whole_or_not_at_all(tmp_path):
+    file = tmp_path / "table.csv"
+    assert write_csv(file, ("name", "value"), iter([["a, b", 1], ["c", ""]])) == file
+    assert file.read_bytes() == b'name,value\n"a, b",1\nc,\n'
+    with pytest.raises(ZeroDivisionError):
+        write_csv(file, ("name",), ([1 / number] for number in (1, 0)))
+    assert file.read_bytes() == b'name,value\n"a, b",1\nc,\n'
+    assert os.listdir(tmp_path) == ["table.csv"]
 
 
 def test_links_and_devices_that_the_user_names_are_written_in_place(tmp_path):

@@ -27,7 +27,7 @@ class ReportOptions:
     out: Annotated[str, tyro.conf.arg(metavar="DIR")]
     """Directory for the page, the pictures and the tables."""
     published: str | None = None
-    """CSV of published curves to draw beside them (task, method, env_step, seeds, mean, ci_low, ci_high)."""
+    """CSV of published curves to draw beside them (task, method, metric, env_step, seeds, mean, ci_low, ci_high)."""
     at: Annotated[int | None, AtLeast(1)] = None
     """Step at which scores over several tasks are compared (default: each run's last evaluation)."""
     embed_videos: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False

@@ -11,7 +11,6 @@ from typing import Annotated
 import tyro
 
 from flashsac.cli.parsing import parse
-from flashsac.errors import FlashSACError
 from flashsac.system.limits import AtLeast, Between, check_limits
 
 
@@ -46,8 +45,6 @@ def main(arguments: list[str]) -> int:
 
     check_plotly()
     published = Path(options.published) if options.published else None
-    if published and not published.is_file():
-        raise FlashSACError(f"--published {published} is no file. Name a CSV of published curves.")
     if hasattr(os, "nice"):
         os.nice(10)  # the runs come first
     live = LiveData(group_paths(list(options.runs) or ["runs"]), published)

@@ -84,7 +84,8 @@ def diagnose(
     twin, batch = _double_copy(learner), _double(batch)
     batch = twin.transform(batch, noise.transform)
     with torch.no_grad():
-        features, next_features = (type(x)(*(part.double() for part in x)) for x in map(twin.encoder, batch[::4]))
+        both = (twin.encoder(obs) for obs in (batch.obs, batch.next_obs))
+        features, next_features = (type(x)(*(part.double() for part in x)) for x in both)
     with _recorded(twin.actor) as actor_outputs:
         actor_loss = twin.actor_loss(features, next_features, noise.actor.double())[0]
     actor_gradients = torch.autograd.grad(actor_loss, twin.actor_parameters)

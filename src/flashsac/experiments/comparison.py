@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from flashsac.experiments.curves import Band, Curve
-from flashsac.experiments.grouping import LABEL, differing_settings, repeated_seeds, split_by_settings
+from flashsac.experiments.grouping import LABEL, differing_settings, name_lines, repeated_seeds, split_by_settings
 from flashsac.experiments.recorded import RecordedRun
 from flashsac.experiments.styles import Style, style
 from flashsac.system.limits import flag
@@ -54,19 +54,15 @@ def curves_of(comparison: Comparison) -> dict[str, dict[str, list[Curve]]]:
 
 def _separate(task: str, given: dict[str, list[RecordedRun]], say: Say) -> dict[str, list[RecordedRun]]:
     out: dict[str, list[RecordedRun]] = {}
+    named = [name for name in given if name != LABEL]
     for name, runs in given.items():
-        different = ", ".join(flag(setting) for setting in differing_settings(runs))
-        groups = split_by_settings(runs)
         if name == LABEL:
-            if different:
-                say(
-                    f"note: the runs on {task} differ in {different}. Each combination has its own curve; "
-                    "NAME=PATH puts runs into one."
-                )
-            prefix = f"{name} " if different and len(given) > 1 else ""
-            out |= {f"{prefix}{label}": some for label, some in groups.items()}
+            lines = name_lines(runs, named)
+            _say_what_differs(task, lines, say)
+            out |= lines
             continue
-        if len(groups) > 1:
+        if len(split_by_settings(runs)) > 1:
+            different = ", ".join(flag(setting) for setting in differing_settings(runs))
             say(f"warning: the runs of {name} on {task} differ in {different or 'algorithm'}, and share one curve")
         out[name] = runs
     for name, runs in out.items():
@@ -76,3 +72,17 @@ def _separate(task: str, given: dict[str, list[RecordedRun]], say: Say) -> dict[
                 "Repeated seeds are not independent, so the interval is too narrow."
             )
     return out
+
+
+def _say_what_differs(task: str, lines: dict[str, list[RecordedRun]], say: Say) -> None:
+    """Name the settings that tell lines apart, where no variant of a sweep does."""
+    by_variant: dict[str | None, list[RecordedRun]] = defaultdict(list)
+    for run in (run for runs in lines.values() for run in runs):
+        by_variant[run.variant].append(run)
+    for variant, runs in by_variant.items():
+        if different := ", ".join(flag(setting) for setting in differing_settings(runs)):
+            of = f" of {variant}" if variant else ""
+            say(
+                f"note: the runs{of} on {task} differ in {different}. Each combination has its own curve; "
+                "NAME=PATH puts runs into one."
+            )

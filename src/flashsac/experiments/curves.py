@@ -1,20 +1,18 @@
-"""Learning curves: read them from runs and from published tables, and average them over seeds."""
+"""Learning curves: read them from runs, and average them over seeds."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from flashsac.experiments.aggregate import BOOTSTRAPS
 from flashsac.runs.directory import read_task_and_seed
 from flashsac.runs.metrics_file import Row, read_metrics
 from flashsac.sims.catalog import suite_of, tasks
 
-BOOTSTRAPS = 2000
 FEWEST_SEEDS = 3
 """A 95% interval over fewer seeds says nothing, so none is shown."""
 AXES = {"step": "environment steps", "seconds": "training time (s)"}
@@ -109,8 +107,16 @@ def band(curves: list[Curve], axis: str, points: int = 50) -> Band:
     return Band(grid, values.mean(0), low, high, _seeds(curves))
 
 
-def extent(curves: list[Curve], axis: str, points: int = 100) -> Band:
-    """Return the mean over runs, and the lowest and highest of them, on the same kind of grid as `band`."""
+def extent(curves: list[Curve], axis: str, points: int = 100, *, logarithmic: bool = False) -> Band:
+    """Return the mean over runs, and the lowest and highest of them, on the same kind of grid as `band`.
+
+    `logarithmic` averages the logarithms of positive values, so that one outlier does not decide. Between the points of
+    a run it is straight on a logarithmic axis."""
+    if logarithmic:
+        with np.errstate(all="ignore"):  # what is not finite has no logarithm, and stays so
+            logs = [dataclasses.replace(curve, value=np.log(curve.value)) for curve in curves]
+            line = extent(logs, axis, points)
+            return dataclasses.replace(line, mean=np.exp(line.mean), low=np.exp(line.low), high=np.exp(line.high))
     grid, values = _aligned(curves, axis, points)
     return Band(grid, values.mean(0), values.min(0), values.max(0), _seeds(curves))
 
@@ -141,29 +147,3 @@ def _aligned(curves: list[Curve], axis: str, points: int) -> tuple[np.ndarray, n
 
 def _seeds(curves: list[Curve]) -> int:
     return len({curve.seed for curve in curves})
-
-
-def read_published(path: Path, task: str) -> dict[str, Band]:
-    """Read published curves of a task, by method.
-
-    The CSV has the columns task, method, metric, env_step, seeds, mean, ci_low, ci_high."""
-    by_method: dict[str, list[dict[str, str]]] = defaultdict(list)
-    suite = suite_of(task)
-    from_images = suite is not None and bool(suite.images)
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if (row.get("group") == "vision") != from_images:
-                continue  # the same names stand for other tasks there
-            if row["task"] == task.split(":")[-1] and row["metric"] == metric_of(task).published:
-                by_method[row["method"]].append(row)
-    out = {}
-    for method, rows in by_method.items():
-        rows.sort(key=lambda row: float(row["env_step"]))
-        x = np.array([float(row["env_step"]) for row in rows]) / (suite.action_repeat if suite else 1)
-        factor = metric_of(task).factor
-        mean, low, high = (  # one seed has no interval
-            factor * np.array([float(row[name] or row["mean"]) for row in rows])
-            for name in ("mean", "ci_low", "ci_high")
-        )
-        out[method] = Band(x, mean, low, high, seeds=int(rows[0]["seeds"]))
-    return out

@@ -9,37 +9,26 @@ import numpy as np
 
 from flashsac.experiments.comparison import published_name
 from flashsac.experiments.curves import AXES, Band, Curve, axis_labels, band, crop_published, metric_of
+from flashsac.experiments.pictures import legend_below, make_plain, picture
 from flashsac.experiments.styles import MATPLOTLIB, Style
-from flashsac.system.files import replacing
 
 
 def draw(
     path: Path, task: str, named: dict[str, list[Curve]], others: dict[str, Band], styles: dict[str, Style]
 ) -> Path:
     """Draw the curves of one task, each name in its own colour, and published ones beside them."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, panels = plt.subplots(1, 2, figsize=(11, 4.5), sharey=True, constrained_layout=True)
-    for panel, axis in zip(panels, AXES, strict=True):
-        end = max(_draw_runs(panel, axis, name, curves, styles[name]) for name, curves in named.items())
-        if others and axis == "step":
-            _draw_published(panel, others, end, styles)
-        panel.set_xlabel(axis_labels(task)[axis])
-        panel.grid(alpha=0.3)
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel(metric_of(task).label)
-    # Below the panels: a label that names settings is long, and must not cover a curve.
-    handles, labels = panels[0].get_legend_handles_labels()
-    columns = 3 if max(map(len, labels)) < 45 else 1
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
-    averaged = others or any(band(curves, "step").has_interval for curves in named.values())
-    figure.suptitle(f"{task}: mean over seeds, 95% bootstrap interval" if averaged else task)
-    with replacing(path, in_place=True) as temporary:
-        figure.savefig(temporary, dpi=110)
-    plt.close(figure)
+    with picture(path, 1, 2, (11, 4.5), sharey=True) as (figure, grid):
+        panels = grid[0]
+        for panel, axis in zip(panels, AXES, strict=True):
+            end = max(_draw_runs(panel, axis, name, curves, styles[name]) for name, curves in named.items())
+            if others and axis == "step":
+                _draw_published(panel, others, end, styles)
+            panel.set_xlabel(axis_labels(task)[axis])
+            make_plain(panel)
+        panels[0].set_ylabel(metric_of(task).label)
+        legend_below(figure, panels[0])
+        averaged = others or any(band(curves, "step").has_interval for curves in named.values())
+        figure.suptitle(f"{task}: mean over seeds, 95% bootstrap interval" if averaged else task)
     return path
 
 
@@ -74,29 +63,27 @@ def _draw_published(panel: Any, others: dict[str, Band], end: float, styles: dic
 
 def draw_coverage(path: Path, about: dict[str, Any], pairs: list[dict[str, Any]]) -> Path:
     """Draw the densities of coverage.json: a row for each pair, replay on the left and policy on the right."""
-    import matplotlib
+    with picture(path, len(pairs), 2, (8, 0.6 + 3.4 * len(pairs))) as (figure, rows):
+        for panels, pair in zip(rows, pairs, strict=True):
+            image = _draw_pair(panels, pair)
+            figure.colorbar(image, ax=list(panels), label="density")
+        figure.suptitle(f"{about['task']}: {about['transitions']:,} transitions each")
+    return path
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+
+def _draw_pair(panels: Any, pair: dict[str, Any]) -> Any:
+    """Draw both densities of a pair on one scale of colours, and return one of the images."""
     from matplotlib.colors import LogNorm
 
-    size = (8, 0.6 + 3.4 * len(pairs))
-    figure, rows = plt.subplots(len(pairs), 2, figsize=size, squeeze=False, constrained_layout=True)
-    for panels, pair in zip(rows, pairs, strict=True):
-        both = np.array([pair["replay"], pair["policy"]])
-        norm = LogNorm(both[both > 0].min(), both.max())
-        for panel, name, label in zip(panels, ("replay", "policy"), ("replay", "final policy"), strict=True):
-            density = np.array(pair[name]).T  # pcolormesh takes rows along y
-            image = panel.pcolormesh(
-                pair["x_edges"], pair["y_edges"], np.ma.masked_equal(density, 0), norm=norm, cmap="viridis"
-            )
-            share, nats = 100 * pair[f"support_{name}"], pair[f"entropy_{name}"]
-            panel.set_title(f"{label}: support {share:.1f}%, entropy {nats:.2f} nats", fontsize=9)
-            panel.set_xlabel(pair["x"])
-            panel.set_ylabel(pair["y"])
-        figure.colorbar(image, ax=list(panels), label="density")
-    figure.suptitle(f"{about['task']}: {about['transitions']:,} transitions each")
-    with replacing(path, in_place=True) as temporary:
-        figure.savefig(temporary, dpi=110)
-    plt.close(figure)
-    return path
+    both = np.array([pair["replay"], pair["policy"]])
+    norm = LogNorm(both[both > 0].min(), both.max())
+    for panel, name, label in zip(panels, ("replay", "policy"), ("replay", "final policy"), strict=True):
+        density = np.array(pair[name]).T  # pcolormesh takes rows along y
+        image = panel.pcolormesh(
+            pair["x_edges"], pair["y_edges"], np.ma.masked_equal(density, 0), norm=norm, cmap="viridis"
+        )
+        share, nats = 100 * pair[f"support_{name}"], pair[f"entropy_{name}"]
+        panel.set_title(f"{label}: support {share:.1f}%, entropy {nats:.2f} nats", fontsize=9)
+        panel.set_xlabel(pair["x"])
+        panel.set_ylabel(pair["y"])
+    return image

@@ -1,10 +1,11 @@
-"""Which runs belong to one curve: those with the same settings, or those that the user gave one name."""
+"""Which runs belong to one curve, and its name: those of the same settings, or those that the user gave one name."""
 
 from __future__ import annotations
 
 import glob
 import json
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,9 @@ def group_paths(arguments: list[str]) -> dict[str, list[Path]]:
 
 def differing_settings(runs: list[RecordedRun]) -> list[str]:
     """Return the names of the settings that are not the same in all runs of an algorithm, bookkeeping left out."""
-    by_algorithm = _by_algorithm(runs)
+    by_algorithm: dict[str, list[RecordedRun]] = defaultdict(list)
+    for run in runs:
+        by_algorithm[_algorithm(run)].append(run)
     if len(by_algorithm) > 1:  # each has settings of its own
         names = dict.fromkeys(name for some in by_algorithm.values() for name in differing_settings(some))
         return list(names)
@@ -62,26 +65,42 @@ def differing_settings(runs: list[RecordedRun]) -> list[str]:
     return [name for name in names if name not in BOOKKEEPING and len({setting_value(run, name) for run in runs}) > 1]
 
 
+def name_lines(runs: list[RecordedRun], others: Collection[str] = ()) -> dict[str, list[RecordedRun]]:
+    """Return runs of the same settings together, each line under a name of its own.
+
+    A line is called like the variant of its sweep, else like its algorithm. Settings tell apart what remains, and are
+    the whole name where there is nothing else to compare with. `others` are names that the user gave."""
+    groups: dict[str, list[RecordedRun]] = defaultdict(list)
+    for run in runs:
+        groups[run.variant or _algorithm(run)].append(run)
+    alone = not others and list(groups) == [LABEL]
+    out = {}
+    for name, some in groups.items():
+        for label, line in split_by_settings(some).items():
+            full = label if alone or label == name else name if label == LABEL else f"{name} {label}"
+            out[f"{full} (unnamed)" if full in others else full] = line
+    return out
+
+
 def split_by_settings(runs: list[RecordedRun]) -> dict[str, list[RecordedRun]]:
     """Return runs of the same algorithm and settings together, by a label that names how they differ from the
     others."""
-    by_algorithm = _by_algorithm(runs)
-    if len(by_algorithm) > 1 or LABEL not in by_algorithm:
-        return {
-            algorithm if label == LABEL else f"{algorithm} {label}": some
-            for algorithm, same in by_algorithm.items()
-            for label, some in _split(same).items()
-        }
-    return _split(runs)
-
-
-def _by_algorithm(runs: list[RecordedRun]) -> dict[str, list[RecordedRun]]:
-    """Return the runs of each algorithm, by its name in the legend: "flashsac", "sac (stable-baselines3)"."""
-    groups: dict[str, list[RecordedRun]] = defaultdict(list)
+    by_algorithm: dict[str, list[RecordedRun]] = defaultdict(list)
     for run in runs:
-        algorithm, library = (run.settings.get(name) for name in ("algorithm", "library"))
-        groups[f"{algorithm} ({str(library).partition(' ')[0]})" if algorithm else LABEL].append(run)
-    return groups
+        by_algorithm[_algorithm(run)].append(run)
+    if len(by_algorithm) == 1:
+        return _split(runs)
+    return {
+        algorithm if label == LABEL else f"{algorithm} {label}": some
+        for algorithm, same in by_algorithm.items()
+        for label, some in _split(same).items()
+    }
+
+
+def _algorithm(run: RecordedRun) -> str:
+    """Return the name of the run's algorithm in the legend: "flashsac", "sac (stable-baselines3)"."""
+    algorithm, library = (run.settings.get(name) for name in ("algorithm", "library"))
+    return f"{algorithm} ({str(library).partition(' ')[0]})" if algorithm else LABEL
 
 
 def _split(runs: list[RecordedRun]) -> dict[str, list[RecordedRun]]:
@@ -112,8 +131,14 @@ def spell(name: str, value: Any) -> str:
     if isinstance(value, bool):
         part, _, last = name.rpartition(".")
         return flag(last if value else f"no_{last}", f"--{part}." if part else "--")
-    text = " ".join(map(str, value)) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else value
+    text = " ".join(map(str, value)) if isinstance(value, list) else spell_number(value)
     return f"{flag(name)} {text}".rstrip()
+
+
+def spell_number(value: Any) -> str:
+    """Write a value in few digits, but never two numbers alike."""
+    short = f"{value:g}" if isinstance(value, float) else str(value)
+    return short if not isinstance(value, float) or float(short) == value else repr(value)
 
 
 def setting_value(run: RecordedRun, name: str) -> str:

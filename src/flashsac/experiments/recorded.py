@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from flashsac.errors import FlashSACError
-from flashsac.experiments.curves import Curve, curve_of
+from flashsac.experiments.curves import Curve, column_of, curve_of
+from flashsac.experiments.folders import place_in_sweep
 from flashsac.runs import layout
 from flashsac.runs.directory import read_record, settings_of
 from flashsac.runs.metrics_file import Row, read_metrics
@@ -18,9 +20,9 @@ WITHOUT_RUNS = {layout.CHECKPOINTS, layout.REPLAY, layout.RING, layout.TENSORBOA
 """Folders of a run directory that are not searched for further runs."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class RecordedRun:
-    """A run as its files show it."""
+    """A run as its files show it. Two readings of it are two objects."""
 
     path: Path
     task: str
@@ -33,6 +35,25 @@ class RecordedRun:
     """The rows of metrics.csv."""
     versions: dict[str, Any]
     machine: dict[str, Any]
+
+    @functools.cached_property
+    def columns(self) -> dict[str, Curve]:
+        """The columns of metrics.csv that have values, over steps and time."""
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        found = {name: column_of(self.seed, self.rows, name) for name in names}
+        return {name: curve for name, curve in found.items() if curve is not None}
+
+    @functools.cached_property
+    def variant(self) -> str | None:
+        """The variant of a sweep that the run is of; None for a run that lies in no sweep's folders."""
+        place = place_in_sweep(self.path, self.task, self.seed)
+        return place[1] if place else None
+
+    @functools.cached_property
+    def sweep(self) -> Path | None:
+        """The directory of the sweep that the run lies in, if it lies in one."""
+        place = place_in_sweep(self.path, self.task, self.seed)
+        return place[0] if place else None
 
 
 def run_directories(path: Path) -> Iterator[Path]:

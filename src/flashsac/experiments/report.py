@@ -6,19 +6,24 @@ Runs of different settings never share a curve, unless the user gave them one na
 
 from __future__ import annotations
 
-import csv
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from flashsac.errors import FlashSACError, MissingExtra
 from flashsac.experiments.comparison import Comparison, Published, Say, compare, curves_of, styles_of
-from flashsac.experiments.curves import AXES, Curve, band, read_published
+from flashsac.experiments.curves import AXES, Curve, band
 from flashsac.experiments.drawing import draw
 from flashsac.experiments.page.write import check_plotly, write_page
+from flashsac.experiments.published import PublishedCurves
 from flashsac.experiments.recorded import RecordedRun, find_runs, read_run
 from flashsac.experiments.score_files import write_scores
 from flashsac.experiments.scores import summary
 from flashsac.experiments.wall_clock import write_wall_clock
-from flashsac.system.files import replacing
+from flashsac.system.files import write_csv
+
+COLUMNS = ("task", "name", "kind", "axis", "x", "value", "ci_low", "ci_high", "seed", "seeds")
+"""The columns of the table of a task."""
 
 
 def report(
@@ -33,6 +38,7 @@ def report(
     """Draw every task found in the runs, each group of runs in its own colour; returns the files written.
 
     Scores over several tasks count at the step `at`, or at each run's last evaluation."""
+    theirs = PublishedCurves(published) if published else None
     notes: list[str] = []
 
     def note(line: str) -> None:
@@ -42,7 +48,7 @@ def report(
     comparison = compare(_evaluated(groups, note), note)
     if not comparison:
         raise FlashSACError("none of the runs has been evaluated yet; run them with --eval.every above 0.")
-    others = {task: read_published(published, task) for task in comparison} if published else {}
+    others = theirs.beside(comparison) if theirs else {}
     out.mkdir(parents=True, exist_ok=True)
     written = write_figures(comparison, others, out, note)
     scores = summary(curves_of(comparison), at, note)
@@ -67,7 +73,7 @@ def write_figures(comparison: Comparison, published: Published, out: Path, say: 
                     say(f"no mean of {name} on {task} over {label}: one run's evaluations end before another's begin")
         stem = task.replace(":", "-").replace("/", "-")
         picture = draw(out / f"{stem}.png", task, named, published.get(task, {}), styles)
-        written += [_write_csv(out / f"{stem}.csv", task, named), picture]
+        written += [write_csv(out / f"{stem}.csv", COLUMNS, _rows(task, named)), picture]
     return written
 
 
@@ -83,20 +89,16 @@ def _evaluated(groups: dict[str, list[Path]], say: Say) -> dict[str, list[Record
     return out
 
 
-def _write_csv(path: Path, task: str, named: dict[str, list[Curve]]) -> Path:
-    """Write means and single runs; ci_low and ci_high are empty where there are too few seeds."""
-    with replacing(path, in_place=True) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["task", "name", "kind", "axis", "x", "value", "ci_low", "ci_high", "seed", "seeds"])
-        for name, curves in named.items():
+def _rows(task: str, named: dict[str, list[Curve]]) -> Iterator[list[Any]]:
+    """Yield means and single runs; ci_low and ci_high are empty where there are too few seeds."""
+    for name, curves in named.items():
+        for axis in AXES:
+            line = band(curves, axis)
+            for *point, low, high in zip(line.x, line.mean, line.low, line.high, strict=True):
+                interval = (f"{low:.6g}", f"{high:.6g}") if line.has_interval else ("", "")
+                numbers = (*(f"{number:.6g}" for number in point), *interval)
+                yield [task, name, "mean", axis, *numbers, "", line.seeds]
+        for curve in curves:
             for axis in AXES:
-                line = band(curves, axis)
-                for *point, low, high in zip(line.x, line.mean, line.low, line.high, strict=True):
-                    interval = (f"{low:.6g}", f"{high:.6g}") if line.has_interval else ("", "")
-                    numbers = (*(f"{number:.6g}" for number in point), *interval)
-                    writer.writerow([task, name, "mean", axis, *numbers, "", line.seeds])
-            for curve in curves:
-                for axis in AXES:
-                    for x, value in zip(getattr(curve, axis), curve.value, strict=True):
-                        writer.writerow([task, name, "seed", axis, f"{x:.6g}", f"{value:.6g}", "", "", curve.seed, ""])
-    return path
+                for x, value in zip(getattr(curve, axis), curve.value, strict=True):
+                    yield [task, name, "seed", axis, f"{x:.6g}", f"{value:.6g}", "", "", curve.seed, ""]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from flashsac.experiments.pictures import legend_below, make_plain, picture
 from flashsac.experiments.scores import Estimate, GroupScores, Line, Summary
 from flashsac.experiments.styles import MATPLOTLIB, Style, style
-from flashsac.system.files import replacing
+from flashsac.system.files import write_csv
 
 COLUMNS = ("statistic", "name", "other", "x", "value", "ci_low", "ci_high", "tasks", "seeds")
 LINES = {
@@ -22,12 +22,7 @@ LINES = {
 
 def write_scores(summary: Summary, out: Path) -> list[Path]:
     """Write the table and the picture; returns both files."""
-    table = out / "scores.csv"
-    with replacing(table, in_place=True) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(_rows(summary))
-    return [table, _draw(summary, out / "scores.png")]
+    return [write_csv(out / "scores.csv", COLUMNS, _rows(summary)), _draw(summary, out / "scores.png")]
 
 
 def _rows(summary: Summary) -> Iterator[list[Any]]:
@@ -53,31 +48,20 @@ def _numbers(estimate: Estimate) -> list[str]:
 
 def _draw(summary: Summary, path: Path) -> Path:
     """Draw each group's interquartile mean with its interval, its performance profile, and its scores over time."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, panels = plt.subplots(2, 2, figsize=(11, 8), constrained_layout=True)
-    _draw_points(panels[0, 0], summary)
-    for panel, (statistic, labels) in zip(panels.flat[1:], LINES.items(), strict=True):
-        for i, group in enumerate(summary.groups):
-            _draw_line(panel, getattr(group, statistic), group, style(i))
-        panel.set_xlabel(labels[0])
-        panel.set_ylabel(labels[1])
-    for panel in panels.flat:
-        panel.grid(alpha=0.3)
-        panel.spines[["top", "right"]].set_visible(False)
-    handles, names = panels[0, 1].get_legend_handles_labels()
-    columns = 3 if max(map(len, names)) < 45 else 1
-    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False)
-    when = "last evaluation" if summary.at is None else f"step {summary.at:,}"
-    intervals = any(group.iqm.low is not None for group in summary.groups)
-    how = ", 95% stratified bootstrap intervals" if intervals else ""
-    figure.suptitle(f"normalised scores over {len(summary.tasks)} tasks, {when}{how}")
-    with replacing(path, in_place=True) as temporary:
-        figure.savefig(temporary, dpi=110)
-    plt.close(figure)
+    with picture(path, 2, 2, (11, 8)) as (figure, panels):
+        _draw_points(panels[0, 0], summary)
+        for panel, (statistic, labels) in zip(panels.flat[1:], LINES.items(), strict=True):
+            for i, group in enumerate(summary.groups):
+                _draw_line(panel, getattr(group, statistic), group, style(i))
+            panel.set_xlabel(labels[0])
+            panel.set_ylabel(labels[1])
+        for panel in panels.flat:
+            make_plain(panel)
+        legend_below(figure, panels[0, 1])
+        when = "last evaluation" if summary.at is None else f"step {summary.at:,}"
+        intervals = any(group.iqm.low is not None for group in summary.groups)
+        how = ", 95% stratified bootstrap intervals" if intervals else ""
+        figure.suptitle(f"normalised scores over {len(summary.tasks)} tasks, {when}{how}")
     return path
 
 

@@ -160,7 +160,7 @@ def _warn_of_unequal_ends(curves: CurvesByTask, say: Callable[[str], None]) -> N
         if min(ends) < 0.9 * max(ends):
             say(
                 f"warning: the last evaluations on {task} are between step {min(ends):,.0f} and step {max(ends):,.0f}. "
-                f"--at {min(ends):.0f} compares them at one step"
+                f"`flashsac report --at {min(ends):.0f}` compares them at one step"
             )
 
 

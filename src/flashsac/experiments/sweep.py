@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from flashsac.config.schema import PresetName
 from flashsac.errors import FlashSACError
+from flashsac.experiments.folders import trial_folder
 from flashsac.experiments.settings import Settings, config_of
 from flashsac.experiments.space import Space
 from flashsac.experiments.trial import Trial, check_of_baseline
@@ -65,8 +65,8 @@ class Sweep:
                 task=task,
                 variant=variant.name,
                 seed=seed,
-                path=str(out / safe_name(task) / safe_name(variant.name) / f"seed-{seed}"),
-                log=str(out / "logs" / safe_name(task) / safe_name(variant.name) / f"seed-{seed}.log"),
+                path=str(trial_folder(out, task, variant.name, seed)),
+                log=f"{trial_folder(out / 'logs', task, variant.name, seed)}.log",
                 preset=self.preset,
                 settings=self.settings | variant.settings,
                 algorithm=variant.algorithm,
@@ -86,11 +86,6 @@ class Sweep:
         if count > 1:
             raise FlashSACError(f"{count} trials of the sweep {self.name} would share {path}. Give each another name.")
         return trials
-
-
-def safe_name(text: str) -> str:
-    """Return the name of a folder for a task or a variant."""
-    return re.sub(r"[^\w.=+-]+", "-", text).strip(".-") or "unnamed"
 
 
 def seeds_from_count(count: int, stride: int = 1) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from flashsac.errors import FlashSACError
 from flashsac.experiments.comparison import Comparison, all_runs
 from flashsac.experiments.recorded import RecordedRun
 from flashsac.runs.wall_clock import WallClock, read_wall_clock
-from flashsac.system.files import replacing
+from flashsac.system.files import write_csv
 
 NUMBERS = ("steps", "updates", "interaction_seconds", "algorithm_seconds", "protocol_seconds", "real_seconds")
 
@@ -39,9 +38,5 @@ def write_wall_clock(comparison: Comparison, out: Path, say: Callable[[str], Non
                 rows.append([task, name, run.seed, *values, measured.precision, measured.machine])
     if not rows:
         return []
-    path = out / "wall_clock.csv"
-    with replacing(path, in_place=True) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["task", "name", "seed", *NUMBERS, "precision", "machine"])
-        writer.writerows(rows)
-    return [path]
+    columns = ("task", "name", "seed", *NUMBERS, "precision", "machine")
+    return [write_csv(out / "wall_clock.csv", columns, rows)]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import errno
 import io
 import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from flashsac.errors import FlashSACError
 
@@ -46,6 +48,15 @@ def write_atomic(path: Path, data: str | bytes, *, in_place: bool = False) -> No
     `replacing`."""
     with replacing(path, in_place=in_place) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> Path:
+    """Write a table that the user names, as a whole or not at all; returns the file."""
+    with replacing(path, in_place=True) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+    return path
 
 
 def append_line(path: Path, line: str) -> None:

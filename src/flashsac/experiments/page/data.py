@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from flashsac.experiments.comparison import Comparison, Published, all_runs, styles_of
+from flashsac.experiments.curves import Band
 from flashsac.experiments.page import extras
 from flashsac.experiments.page.ablation import panels
 from flashsac.experiments.page.figures import Lines, curves_figure, metric_figures
+from flashsac.experiments.page.kept import Kept
 from flashsac.experiments.page.overview import overview
 from flashsac.experiments.page.tables import origins_tables, settings_table, wall_clock_table
 from flashsac.experiments.scores import Summary
@@ -26,14 +28,15 @@ def page_data(
     published: Published,
     notes: list[str],
     file_of: FileOf,
-    task_data: Callable[[str, Lines, Published], dict[str, Any]] | None = None,
     scores: Summary | None = None,
+    kept: Kept | None = None,
 ) -> dict[str, Any]:
-    """Return the data of the page. `task_data` takes the place of the function below where its results are kept."""
+    """Return the data of the page. What `kept` has of an earlier reading is not made anew."""
+    kept = kept or Kept()
     found = [(task, name, run) for task, name, runs in all_runs(comparison) for run in runs]
     looks = {name: dataclasses.asdict(look) for name, look in styles_of(comparison, published).items()}
-    clocks = [(task, name, run.seed, extras.wall_clock(run)) for task, name, run in found]
-    densities = [(task, name, run.seed, extras.coverage(run.path)) for task, name, run in found]
+    clocks = [(task, name, run.seed, extras.wall_clock(run, kept)) for task, name, run in found]
+    densities = [(task, name, run.seed, extras.coverage(run.path, kept)) for task, name, run in found]
     films = [(task, name, run.seed, extras.newest_video(run.path)) for task, name, run in found]
     return {
         "made": time.strftime("%Y-%m-%d %H:%M"),
@@ -42,8 +45,8 @@ def page_data(
         "notes": notes,
         "styles": looks,
         "overview": overview(comparison, published, scores),
-        "tasks": [(task_data or data_of_task)(task, lines, published) for task, lines in comparison.items()],
-        "coverage": [_of_run(task, name, seed) | given for task, name, seed, given in densities if given],
+        "tasks": [_data_of_task(task, lines, published.get(task, {}), kept) for task, lines in comparison.items()],
+        "coverage": [_of_run(task, name, seed) | {"pairs": pairs} for task, name, seed, pairs in densities if pairs],
         "wall_clock": wall_clock_table([clock for clock in clocks if clock[-1]]),
         "videos": [
             _of_run(task, name, seed) | {"src": file_of(task, name, seed, film)}
@@ -55,13 +58,13 @@ def page_data(
     }
 
 
-def data_of_task(task: str, lines: Lines, published: Published) -> dict[str, Any]:
+def _data_of_task(task: str, lines: Lines, published: dict[str, Band], kept: Kept) -> dict[str, Any]:
     """Return the figures of one task, and the panels of its ablations."""
     return {
         "task": task,
-        "figure": curves_figure(task, lines, published.get(task, {})),
-        "panels": panels(lines),
-    } | metric_figures(task, lines)
+        "figure": curves_figure(task, lines, published, kept),
+        "panels": panels(lines, published),
+    } | metric_figures(task, lines, kept)
 
 
 def _of_run(task: str, name: str, seed: int) -> dict[str, Any]:

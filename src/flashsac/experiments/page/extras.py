@@ -12,6 +12,7 @@ from typing import Any
 
 from flashsac.errors import FlashSACError
 from flashsac.experiments.page.figures import numbers
+from flashsac.experiments.page.kept import Kept, Piece, state_of
 from flashsac.experiments.recorded import RecordedRun
 from flashsac.experiments.wall_clock import NUMBERS, run_wall_clock
 from flashsac.runs import layout
@@ -39,27 +40,35 @@ def newest_video(run: Path) -> Path | None:
     return max(found)[1] if found else None
 
 
-def wall_clock(run: RecordedRun) -> dict[str, Any]:
+def wall_clock(run: RecordedRun, kept: Kept) -> dict[str, Any]:
     """Return the measurement of a run by the paper's protocol; empty if there is none."""
+    return kept.get(("wall clock", run, state_of(run.path / layout.WALL_CLOCK)), lambda: _wall_clock(run))
+
+
+def coverage(run: Path, kept: Kept) -> list[Piece]:
+    """Return the pairs of coverage.json, with densities and the other numbers; empty if there are none."""
+    return kept.get(("coverage", run, state_of(run / COVERAGE)), lambda: _coverage(run))
+
+
+def _wall_clock(run: RecordedRun) -> dict[str, Any]:
     with contextlib.suppress(FlashSACError):
         if measured := run_wall_clock(run):
             return {name.replace("_", " "): getattr(measured, name) for name in (*NUMBERS, "precision", "machine")}
     return {}
 
 
-def coverage(run: Path) -> dict[str, Any] | None:
-    """Return the densities of coverage.json, and the other numbers of every pair."""
+def _coverage(run: Path) -> list[Piece]:
     with contextlib.suppress(*MALFORMED):
-        pairs: list[dict[str, Any]] = []
+        pairs: list[Piece] = []
         cells = 0
         for given in _read(run / COVERAGE)["pairs"]:
             pair = _pair(given)
             cells += 2 * len(pair["x_edges"]) * len(pair["y_edges"])
             if cells > MOST_CELLS and pairs:
                 break
-            pairs.append(pair)
-        return {"pairs": pairs} if pairs else None
-    return None
+            pairs.append(Piece(pair))
+        return pairs
+    return []
 
 
 def _pair(given: dict[str, Any]) -> dict[str, Any]:

@@ -33,12 +33,17 @@ function short(value) {
   return value === null || value === undefined ? "" : Number(value.toPrecision(5)).toLocaleString("en", { maximumSignificantDigits: 5 });
 }
 
-function lookOf(name) {
-  return view.styles[name] || { colour: "#7F7F7F", dash: "solid", marker: "circle" };
+function lookOf(figure, name) {
+  return (figure.styles || view.styles)[name] || { colour: "#7F7F7F", dash: "solid", marker: "circle" };
+}
+
+/** The axis of a figure: its own, or the one that is chosen for the page. */
+function axisOf(figure) {
+  return figure.axis || view.axis;
 }
 
 function linesIn(figure) {
-  return figure.lines.filter((line) => !line.published || (view.published && line.mean[view.axis]));
+  return figure.lines.filter((line) => !line.published || (view.published && line.mean[axisOf(figure)]));
 }
 
 function labelOf(figure, line) {
@@ -49,27 +54,27 @@ function labelOf(figure, line) {
 // --- what plotly draws ------------------------------------------------------------------------------------------------
 
 function tracesOf(figure, hidden) {
-  return linesIn(figure).filter((line) => !hidden.has(line.name)).flatMap((line) => [...bandTraces(line), ...runTraces(figure, line), ...meanTraces(figure, line)]);
+  return linesIn(figure).filter((line) => !hidden.has(line.name)).flatMap((line) => [...bandTraces(figure, line), ...runTraces(figure, line), ...meanTraces(figure, line)]);
 }
 
-function bandTraces(line) {
-  const mean = line.mean[view.axis];
+function bandTraces(figure, line) {
+  const mean = line.mean[axisOf(figure)];
   if (!mean || mean.low.every((low, i) => low === mean.high[i])) return [];
   const kept = mean.x.map((x, i) => i).filter((i) => mean.low[i] !== null && mean.high[i] !== null);
   const back = [...kept].reverse();
   return [{
     type: "scatter", mode: "lines", fill: "toself", hoverinfo: "skip", line: { width: 0 },
-    fillcolor: faint(lookOf(line.name).colour, line.published ? 0.08 : 0.17),
+    fillcolor: faint(lookOf(figure, line.name).colour, line.published ? 0.08 : 0.17),
     x: [...kept, ...back].map((i) => mean.x[i]),
     y: [...kept.map((i) => mean.high[i]), ...back.map((i) => mean.low[i])],
   }];
 }
 
 function runTraces(figure, line) {
-  const look = lookOf(line.name);
-  const averaged = Boolean(line.mean[view.axis]);
+  const look = lookOf(figure, line.name);
+  const averaged = Boolean(line.mean[axisOf(figure)]);
   return line.runs.map((run) => ({
-    type: "scatter", mode: run.value.length > 1 ? "lines" : "markers", x: run[view.axis], y: run.value,
+    type: "scatter", mode: run.value.length > 1 ? "lines" : "markers", x: run[axisOf(figure)], y: run.value,
     opacity: averaged ? 0.3 : 1, line: { color: look.colour, width: averaged ? 1 : 2, dash: averaged ? "solid" : look.dash },
     marker: { color: look.colour, size: 7 },
     ...(averaged ? { hoverinfo: "skip" } : { hovertemplate: `${plain((figure.labels || {})[line.name] || line.name)}, seed ${run.seed}: %{y:.5g}<extra></extra>` }),
@@ -77,9 +82,9 @@ function runTraces(figure, line) {
 }
 
 function meanTraces(figure, line) {
-  const mean = line.mean[view.axis];
+  const mean = line.mean[axisOf(figure)];
   if (!mean) return [];
-  const look = lookOf(line.name);
+  const look = lookOf(figure, line.name);
   return [{
     type: "scatter", mode: line.published ? "lines+markers" : "lines", x: mean.x, y: mean.mean,
     line: { color: look.colour, width: line.published ? 1.5 : 2.5, dash: line.published ? "dash" : look.dash },
@@ -92,15 +97,23 @@ function meanTraces(figure, line) {
 function layoutOf(figure, small) {
   const axis = { gridcolor: colour("--grid"), zerolinecolor: colour("--line"), linecolor: colour("--line"), automargin: true, fixedrange: coarse() };
   const narrow = window.innerWidth < 640;
-  const published = view.published && figure.end && figure.end[view.axis];
+  const published = view.published && figure.end && figure.end[axisOf(figure)];
   return {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, uirevision: view.axis + view.published,
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, uirevision: axisOf(figure) + view.published,
     font: { family: "system-ui, sans-serif", size: narrow || small ? 11 : 12, color: colour("--quiet") },
     margin: { l: 48, r: 10, t: 8, b: 40 }, hovermode: narrow ? "closest" : "x unified", dragmode: coarse() ? false : "zoom",
     hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--line"), font: { color: colour("--ink"), size: 12 }, namelength: -1 },
-    xaxis: { ...axis, title: { text: plain(figure.x[view.axis]), standoff: 8 }, hoverformat: ".6~s", ...(published ? { range: [-0.02 * published, published] } : {}) },
-    yaxis: { ...axis, type: figure.log ? "log" : "linear", ...(small || figure.y === figure.title ? {} : { title: { text: plain(figure.y), standoff: 8 } }) },
+    xaxis: { ...axis, title: { text: plain(figure.x[axisOf(figure)]), standoff: 8 }, hoverformat: ".6~s", ...(published ? { range: [-0.02 * published, published] } : {}) },
+    yaxis: { ...axis, type: figure.log ? "log" : "linear", ...(figure.log ? logTicks(figure) : {}), ...(small || figure.y === figure.title ? {} : { title: { text: plain(figure.y), standoff: 8 } }) },
   };
+}
+
+/** Ticks of a logarithmic axis: 1, 2 and 5 over one or two decades, powers of ten over some more. Left alone, plotly
+ *  writes digits over each other there. */
+function logTicks(figure) {
+  const values = figure.lines.flatMap((line) => [...Object.values(line.mean).flatMap((mean) => [...mean.low, ...mean.high]), ...line.runs.flatMap((run) => run.value)]).filter((value) => value > 0);
+  const decades = Math.log10(values.reduce((a, b) => Math.max(a, b), 0) / values.reduce((a, b) => Math.min(a, b), Infinity));
+  return { exponentformat: "power", ...(decades > 1 && decades < 6 ? { dtick: decades < 2.5 ? "D2" : 1 } : { nticks: 6 }) };
 }
 
 function coarse() {
@@ -135,7 +148,8 @@ function setFigure(card, figure) {
   card.figure = figure;
   card.title.textContent = figure.title;
   card.sub.textContent = card.small && figure.y !== figure.title ? figure.y : "";
-  for (const [i, kind] of ["CSV", "PNG"].entries()) card.tools[i].setAttribute("aria-label", `${kind} of ${figure.title}`);
+  const about = [figure.title, figure.part, figure.task].filter((text, i, all) => text && all.indexOf(text) === i).join(", ");
+  for (const [i, kind] of ["CSV", "PNG"].entries()) card.tools[i].setAttribute("aria-label", `${kind} of ${about}`);
   refresh(card);
 }
 
@@ -171,7 +185,7 @@ function forget(card) {
 /** A box of buttons, one for each line. A grid of small figures shares one legend, and what is hidden by it. */
 function fillLegend(box, figure, hidden, changed) {
   const lines = linesIn(figure);
-  const key = JSON.stringify([lines.map((line) => [labelOf(figure, line), lookOf(line.name)]), [...hidden]]);
+  const key = JSON.stringify([lines.map((line) => [labelOf(figure, line), lookOf(figure, line.name)]), [...hidden]]);
   if (box.dataset.key === key) return;
   box.dataset.key = key;
   const focused = [...box.children].indexOf(document.activeElement);
@@ -189,7 +203,7 @@ function svgNode(tag, attributes) {
 }
 
 function legendButton(figure, line, hidden, changed) {
-  const look = lookOf(line.name);
+  const look = lookOf(figure, line.name);
   const svg = svgNode("svg", { width: 30, height: 12, "aria-hidden": "true" });
   svg.append(svgNode("line", { x1: 1, x2: 29, y1: 6, y2: 6, stroke: look.colour, "stroke-width": line.published ? 2 : 3, "stroke-dasharray": line.published ? "6 4" : DASHES[look.dash] }));
   if (line.published) {
@@ -210,23 +224,23 @@ function legendButton(figure, line, hidden, changed) {
 /** The last point of every line that is shown: name, place, value, and its interval if it has one. */
 function lastPoints(figure) {
   return linesIn(figure).flatMap((line) => {
-    const mean = line.mean[view.axis];
+    const mean = line.mean[axisOf(figure)];
     if (mean) {
       const i = mean.x.length - 1;
       return [[labelOf(figure, line), mean.x[i], mean.mean[i], mean.low[i], mean.high[i]]];
     }
-    return line.runs.map((run) => [`${(figure.labels || {})[line.name] || line.name}, seed ${run.seed}`, run[view.axis].at(-1), run.value.at(-1), null, null]);
+    return line.runs.map((run) => [`${(figure.labels || {})[line.name] || line.name}, seed ${run.seed}`, run[axisOf(figure)].at(-1), run.value.at(-1), null, null]);
   });
 }
 
 function summaryOf(figure) {
   const ends = lastPoints(figure).slice(0, 8).map(([name, x, value]) => `${name} ends at ${short(value)}`);
-  return `${figure.title} over ${figure.x[view.axis]}. ${ends.join("; ") || "No data yet"}.`;
+  return `${figure.title} over ${figure.x[axisOf(figure)]}. ${ends.join("; ") || "No data yet"}.`;
 }
 
 function fillNumbers(card) {
   const rows = lastPoints(card.figure).map(([name, ...values]) => [name, ...values.map(short)]);
-  const columns = ["Line", card.figure.x[view.axis], "Last value", "Low", "High"];
+  const columns = ["Line", card.figure.x[axisOf(card.figure)], "Last value", "Low", "High"];
   const table = makeTable({ caption: `Last points. ${card.figure.spread}`, columns, rows });
   card.numbers.replaceChildren(card.numbers.firstElementChild, table);
 }
@@ -250,12 +264,20 @@ function csvOf(figure) {
       for (const axis of ["step", "seconds"]) run.value.forEach((value, i) => rows.push([figure.task, figure.title, line.name, "run", axis, run[axis][i], value, "", "", run.seed]));
     }
   }
+  return csvText(rows);
+}
+
+function csvText(rows) {
   const cell = (value) => (/[",\n\r]/.test(value ?? "") ? `"${String(value).replaceAll('"', '""')}"` : (value ?? ""));
   return rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
 }
 
 function fileName(figure) {
-  return `${figure.task}-${figure.title === figure.task ? "curves" : figure.title}`.replace(/[^A-Za-z0-9.]+/g, "-");
+  return safeName([figure.task, figure.part, figure.title === figure.task ? "curves" : figure.title].filter(Boolean).join("-"));
+}
+
+function safeName(text) {
+  return text.replace(/[^A-Za-z0-9.]+/g, "-");
 }
 
 function download(name, text) {

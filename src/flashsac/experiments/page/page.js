@@ -1,7 +1,7 @@
 "use strict";
 // The sections of the page, built from its data, and rebuilt in place when new data comes.
 
-const kept = { cards: new Map(), sections: new Map(), tables: new Map(), nodes: new Map() };
+const kept = { cards: new Map(), sections: new Map(), tables: new Map(), nodes: new Map(), legends: new Map() };
 const main = document.getElementById("content");
 let data = null;
 
@@ -37,24 +37,36 @@ function tableNode(key, table) {
   return kept.tables.get(key).node;
 }
 
-/** Small figures of the same lines, under one legend. */
-function smallFigures(key, figures) {
+/** Small figures of the same lines, in groups with a title each, under one legend. */
+function smallFigures(key, groups, kind = "small") {
   const shared = node(`hidden ${key}`, () => ({ hidden: new Set(), box: make("div", { className: "legend", role: "group", "aria-label": "Lines" }) }));
-  const keys = figures.map((figure) => `${key} ${figure.task} ${figure.title}`);
-  const cards = figures.map((figure, i) => cardNode(keys[i], figure, shared.hidden));
-  const names = new Map(figures.flatMap((figure) => figure.lines.map((line) => [line.name, line])));
-  const all = { ...figures[0], lines: [...names.values()] };
+  const keyOf = (figure) => `${key} ${figure.task} ${figure.title}`;
+  const figures = groups.flatMap((group) => group.figures);
+  const grids = groups.flatMap(({ title, figures: some }) => [...(title ? [heading(`${key} ${title}`, title, "h4")] : []), grid(`${key} ${title}`, some.map((figure) => cardNode(keyOf(figure), figure, shared.hidden)), kind)]);
+  const all = { ...figures[0], lines: linesOfAll(figures) };
   shared.fill = () => fillLegend(shared.box, all, shared.hidden, () => {
     shared.fill();
-    keys.forEach((each) => refresh(kept.cards.get(each)));
+    figures.forEach((figure) => refresh(kept.cards.get(keyOf(figure))));
   });
   shared.fill();
-  return [shared.box, grid(key, cards, true)];
+  kept.legends.set(key, shared);
+  return [shared.box, ...grids];
 }
 
-function grid(key, children, small = false) {
-  const box = node(`grid ${key}`, () => make("div", { className: small ? "grid small" : "grid" }));
-  children.forEach((child) => child.classList.toggle("alone", children.length === 1 && !small));
+/** Each line of some figures once. The number of its seeds is left out where it differs. */
+function linesOfAll(figures) {
+  const lines = new Map();
+  for (const line of figures.flatMap((figure) => figure.lines)) {
+    const before = lines.get(line.name);
+    if (!before) lines.set(line.name, line);
+    else if (before.seeds !== line.seeds) lines.set(line.name, { ...before, seeds: 0 });
+  }
+  return [...lines.values()];
+}
+
+function grid(key, children, kind = "") {
+  const box = node(`grid ${key}`, () => make("div", { className: `grid ${kind}`.trim() }));
+  children.forEach((child) => child.classList.toggle("alone", children.length === 1 && !kind));
   place(box, children);
   return box;
 }
@@ -66,8 +78,8 @@ function fold(key, title, children) {
   return box;
 }
 
-function heading(key, text) {
-  const title = node(`heading ${key}`, () => make("h3", { style: "margin-top:1.4rem" }));
+function heading(key, text, tag = "h3") {
+  const title = node(`heading ${key}`, () => make(tag, { className: "part" }));
   title.textContent = text;
   return title;
 }
@@ -77,12 +89,12 @@ function heading(key, text) {
 const SECTIONS = [
   ["overview", "Overview", "", () => [...(data.overview.figures.length ? [grid("overview", data.overview.figures.map((figure, i) => cardNode(`overview ${i}`, figure)))] : []), ...data.overview.tables.map((table, i) => tableNode(`overview ${i}`, table))]],
   ["curves", "Curves", "Evaluations during training: mean over seeds with 95% bootstrap interval. With fewer than three seeds, each run.", () => [grid("curves", data.tasks.map((task) => cardNode(`curves ${task.task}`, task.figure)))]],
-  ["ablations", "Ablations", "One setting at a time, against the line that all others differ from.", ablations],
+  ["ablations", "Ablations", "Steps that build on each other, with the norms inside the critic, or one setting at a time against the line that all others differ from.", ablations],
   ["diagnostics", "Diagnostics", "Inside the networks: mean over runs, from the lowest to the highest of them.", () => [...ofTasks("diagnostics"), ...folded("layers", "of single layers")]],
   ["coverage", "Coverage", "What the replay holds, beside what the final policy visits. Colour is the logarithm of the density.", () => [grid("coverage", data.coverage.map(coverageNode))]],
   ["metrics", "Metrics", "The other columns of metrics.csv: mean over runs, from the lowest to the highest of them.", () => folded("metrics", "of losses, entropy, speed and the rest")],
   ["clock", "Wall clock", "", () => tableIfAny("clock", data.wall_clock)],
-  ["videos", "Videos", "The newest video of each run.", () => [grid("videos", data.videos.map(videoNode), true)]],
+  ["videos", "Videos", "The newest video of each run.", () => [grid("videos", data.videos.map(videoNode), "small")]],
   ["settings", "Settings", "", () => tableIfAny("settings", data.settings)],
   ["origins", "Versions", "", () => data.origins.map((table, i) => tableNode(`origins ${i}`, table))],
 ];
@@ -95,25 +107,13 @@ function ofTasks(kind) {
   const several = data.tasks.length > 1;
   return data.tasks.flatMap((task) => {
     if (!task[kind].length) return [];
-    return [...(several ? [heading(`${kind} ${task.task}`, task.task)] : []), ...smallFigures(`${kind} ${task.task}`, task[kind])];
+    return [...(several ? [heading(`${kind} ${task.task}`, task.task)] : []), ...smallFigures(`${kind} ${task.task}`, [{ title: "", figures: task[kind] }])];
   });
 }
 
 function folded(kind, what) {
   const count = data.tasks.reduce((sum, task) => sum + task[kind].length, 0);
   return count ? [fold(kind, `${count} figure${count > 1 ? "s" : ""} ${what}`, ofTasks(kind))] : [];
-}
-
-/** A row of figures for each setting that was varied alone, one figure for each task. */
-function ablations() {
-  const titles = [...new Set(data.tasks.flatMap((task) => task.panels.map((panel) => panel.title)))];
-  return titles.flatMap((title) => {
-    const figures = data.tasks.flatMap((task) => task.panels.filter((panel) => panel.title === title).map((panel) => {
-      const lines = Object.keys(panel.labels).map((name) => task.figure.lines.find((line) => line.name === name));
-      return { ...task.figure, lines, labels: panel.labels, end: undefined };
-    }));
-    return [heading(`ablation ${title}`, title), ...smallFigures(`ablation ${title}`, figures)];
-  });
 }
 
 function videoNode(video) {
@@ -126,43 +126,6 @@ function videoNode(video) {
     film.src = source;
     return make("figure", { className: "card" }, make("figcaption", {}, make("h3", { textContent: video.task }), make("p", { className: "sub", textContent: `${video.name}, seed ${video.seed}` })), film);
   });
-}
-
-function coverageNode(run) {
-  return node(`coverage ${JSON.stringify(run)}`, () => {
-    const title = `${run.task}, ${run.name}, seed ${run.seed}`;
-    const choice = make("select", { "aria-label": `Pair of numbers, ${title}` }, ...run.pairs.map((pair, i) => make("option", { value: i, textContent: `${pair.x} and ${pair.y}` })));
-    const plots = ["replay", "policy"].map((kind) => make("div", { className: "plot", role: "img", "aria-label": `Density of ${kind}, ${title}` }));
-    const numbers = make("div");
-    const card = { plot: plots[0], plots, numbers, run, choice, used: true, dirty: true, seen: false, drawn: false, draw: drawCoverage };
-    plots[0].card = card;
-    choice.addEventListener("change", () => drawCoverage(card));
-    kept.cards.set(`coverage ${JSON.stringify(run)}`, card);
-    waiting.observe(plots[0]);
-    card.node = make("figure", { className: "card" }, make("figcaption", {}, make("h3", { textContent: run.task }), make("p", { className: "sub", textContent: `${run.name}, seed ${run.seed}` })), choice, make("div", { className: "pair" }, ...plots), numbers);
-    return card.node;
-  });
-}
-
-function drawCoverage(card) {
-  card.dirty = false;
-  const pair = card.run.pairs[Number(card.choice.value)];
-  // Rows of plotly's z are y. An empty cell has no logarithm, and stays blank.
-  const logs = ["replay", "policy"].map((kind) => pair.y_edges.slice(1).map((_, j) => pair[kind].map((row) => (row[j] > 0 ? Math.log10(row[j]) : null))));
-  const values = logs.flat(2).filter((value) => value !== null);
-  const [zmin, zmax] = [values.reduce((a, b) => Math.min(a, b), Infinity), values.reduce((a, b) => Math.max(a, b), -Infinity)];
-  ["Replay", "Policy"].forEach((title, i) => {
-    const trace = { type: "heatmap", x: pair.x_edges, y: pair.y_edges, z: logs[i], zmin, zmax, colorscale: "Cividis", colorbar: { thickness: 10, title: { text: "log10" } }, hovertemplate: "%{x:.3g}, %{y:.3g}: %{z:.3g}<extra></extra>" };
-    const layout = layoutOf({ title: "", y: pair.y, x: { [view.axis]: pair.x } }, false);
-    layout.title = { text: title, font: { size: 13, color: colour("--ink") }, x: 0.5, y: 0.98 };
-    layout.margin = { l: 48, r: 10, t: 28, b: 40 };
-    layout.hovermode = "closest";
-    delete layout.xaxis.hoverformat;
-    Plotly.react(card.plots[i], [trace], layout, { displayModeBar: false, responsive: true });
-  });
-  const rows = Object.entries(pair.numbers).map(([name, value]) => [name, short(value)]);
-  card.numbers.replaceChildren(...(rows.length ? [makeTable({ caption: `${pair.x} and ${pair.y}`, columns: ["Figure of merit", "Value"], rows })] : []));
-  card.drawn = true;
 }
 
 // --- the whole page -------------------------------------------------------------------------------------------------------
@@ -216,6 +179,7 @@ function redraw() {
     card.dirty = true;
     if (card.seen) drawCoverage(card);
   });
+  kept.legends.forEach((legend) => legend.fill());
 }
 
 // --- buttons ---------------------------------------------------------------------------------------------------------------
@@ -245,7 +209,7 @@ setTheme(darkWanted.matches);
 
 // --- following runs that go on ---------------------------------------------------------------------------------------------
 
-const live = { every: 1000 * Number(document.body.dataset.poll), tag: null, heard: null, lost: false };
+const live = { every: 1000 * Number(document.body.dataset.poll), tag: null, heard: null, lost: false, fault: "" };
 
 async function poll() {
   if (!document.hidden) {
@@ -256,11 +220,12 @@ async function poll() {
         live.tag = answer.headers.get("ETag");
         data = next;
         show();
-      } else if (answer.status !== 304) throw new Error(`status ${answer.status}`);
-      live.heard = Date.now();
+      } else if (answer.status === 500) live.fault = (await answer.text()).slice(0, 500);
+      else if (answer.status !== 304) throw new Error(`status ${answer.status}`);
+      if (answer.status !== 500) [live.heard, live.fault] = [Date.now(), ""];
       live.lost = false;
     } catch (error) {
-      live.lost = true;
+      [live.lost, live.fault] = [true, ""];
     }
     tick();
   }
@@ -271,11 +236,11 @@ function tick() {
   const box = document.getElementById("live");
   const age = live.heard === null ? null : Math.round((Date.now() - live.heard) / 1000);
   const updated = age === null ? "no data yet" : `updated ${age} s ago`;
-  box.textContent = live.lost ? `flashsac watch does not answer; ${updated}` : updated;
-  box.classList.toggle("lost", live.lost);
+  const state = live.lost ? "flashsac watch does not answer" : live.fault;
+  box.textContent = state ? `${state}; ${updated}` : updated;
+  box.classList.toggle("lost", Boolean(state));
   box.hidden = false;
   const said = document.getElementById("said");
-  const state = live.lost ? "flashsac watch does not answer" : "";
   if (said.textContent !== state) said.textContent = state;
 }
 

@@ -1,16 +1,17 @@
 """The page of runs that go on, served to a browser on this machine.
 
-It only reads, and only when a browser asks. After each reading it rests a hundred times as long as the reading took,
-at a low priority, so that the runs keep the processor."""
+It only reads, and only when a browser asks, at a low priority. After each reading but the first it rests a hundred
+times as long as the processor worked for it. So the runs keep the processor."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import socket
 import socketserver
+import sys
+import traceback
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -31,6 +32,8 @@ HEADERS = {
 }
 CHUNK = 2**18
 """Bytes of a video that are read at a time."""
+MOST_LETTERS = 500
+"""Letters of an error that the page shows."""
 
 
 class PageServer(ThreadingHTTPServer):
@@ -40,6 +43,7 @@ class PageServer(ThreadingHTTPServer):
 
     def __init__(self, host: str, port: int, live: LiveData, every: float):
         self.live = live
+        self._said: set[str] = set()
         self.page = render("null", None, poll_seconds=every).encode()
         self.library = plotly().encode()
         self.host_names = LOOPBACK | {host.lower()} if _is_loopback(host) else None
@@ -53,6 +57,12 @@ class PageServer(ThreadingHTTPServer):
                 "Name another --port; --port 0 takes a free one."
             ) from error
 
+    def say(self, text: str, error: Exception) -> None:
+        """Print why the runs cannot be read, once for each reason."""
+        if text not in self._said:
+            self._said.add(text)
+            traceback.print_exception(error)
+
     @property
     def address(self) -> str:
         host, port = self.server_address[:2]
@@ -63,7 +73,9 @@ class PageServer(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: browsers close connections as they like."""
+        """Say nothing of connections that browsers close, as they like to. Any other error is shown."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -99,12 +111,17 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def _answer_data(self) -> None:
-        content = self.server.live.current()
-        tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        try:
+            content = self.server.live.current()
+        except Exception as error:
+            text = f"the runs cannot be read: {type(error).__name__}: {error}"[:MOST_LETTERS]
+            self.server.say(text, error)
+            return self._answer(500, text.encode(), "text/plain; charset=utf-8")
+        tag = f'"{content.tag}"'
         if self.headers.get("If-None-Match") == tag:
             self._answer(304, b"", more={"ETag": tag})
         else:
-            self._answer(200, content, "application/json", {"ETag": tag})
+            self._answer(200, content.body, "application/json", {"ETag": tag})
 
     def _answer_video(self, video: Path) -> None:
         """Send a video, or the part of it that a browser wants to jump to."""

@@ -8,21 +8,22 @@ import base64
 import hashlib
 import html
 import importlib.util
-import json
 import re
 import shutil
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from flashsac.errors import MissingExtra
 from flashsac.experiments.comparison import Comparison, Published
 from flashsac.experiments.page.data import page_data
+from flashsac.experiments.page.kept import json_text
 from flashsac.experiments.scores import Summary
 from flashsac.system.files import replacing, write_atomic
 
 PAGE = "index.html"
 VIDEOS = "videos"
+SCRIPTS = ("figures.js", "coverage.js", "ablation.js", "page.js")
+"""The page's own scripts, in the order in which they run."""
 
 
 def check_plotly() -> None:
@@ -68,14 +69,9 @@ def plotly() -> str:
     return get_plotlyjs()
 
 
-def json_text(data: Any) -> str:
-    """Return JSON that no HTML parser takes for a tag or a comment."""
-    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-
-
 def render(data: str, library: str | None, poll_seconds: float = 0.0) -> str:
     """Return the page. Without `library` it loads plotly.js from beside it; with `poll_seconds`, data.json too."""
-    own = [_resource(name) for name in ("figures.js", "page.js")]
+    own = [_resource(name) for name in SCRIPTS]
     scripts = own if library is None else [library, *own]
     allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     inside = "\n".join(f"<script>{script}</script>" for script in scripts)
