@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def draw_all(page: Any) -> None:
-    """Scroll through the page, because figures are drawn when they are seen. The bar on top stays out of the pictures."""
+    """Scroll through the page, because figures are drawn when they are seen. Its bar stays out of the pictures."""
     height = page.evaluate("document.documentElement.scrollHeight")
     for y in range(0, height, 800):
         page.evaluate(f"window.scrollTo(0, {y})")
