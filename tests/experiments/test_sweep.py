@@ -25,7 +25,7 @@ from flashsac.experiments.launchers.memory import trial_bytes
 from flashsac.experiments.settings import config_of
 from flashsac.experiments.sweep import Sweep, Variant
 from flashsac.experiments.sweep_file import read_sweep
-from flashsac.experiments.trial import Trial, is_finished
+from flashsac.experiments.trial import Trial, is_finished, next_command
 from flashsac.runs.seal import seal_readable
 from tests.helpers import blocks
 
@@ -449,3 +449,38 @@ def test_every_variant_of_a_vary_table_is_crossed_with_the_named_ones(write, tmp
     assert sweep.variants == tuple(
         Variant(f"low-blocks_{blocks}", {"agent.target_std": 0.05, "agent.blocks": blocks}) for blocks in (1, 3)
     )
+
+
+def precision_in(command: list[str] | None) -> str:
+    assert command is not None
+    assert command[0] == "train"
+    return command[command.index("--precision") + 1]
+
+
+def test_the_first_trial_decides_the_precision_of_all(tmp_path):
+    """Each would measure its own otherwise, and two seeds of one variant could compute differently."""
+    sweep = Sweep("t", ("mujoco:Hopper-v4",), seeds=(0, 1), preset="laptop")
+    chosen = precision_in(next_command(sweep.trials(tmp_path)[0]))
+    assert chosen in ("fp32", "bf16", "fp16")
+    other = "bf16" if chosen == "fp32" else "fp32"
+    file = tmp_path / "precision.json"
+    assert json.loads(file.read_text()) == {"precision": chosen}
+    file.write_text(json.dumps({"precision": other}))  # the second measures nothing
+    assert precision_in(next_command(sweep.trials(tmp_path)[1])) == other
+    given = Sweep("t", ("mujoco:Hopper-v4",), preset="laptop", settings={"precision": chosen})
+    assert precision_in(next_command(given.trials(tmp_path)[0])) == chosen
+
+
+def test_a_sweep_goes_on_with_the_precision_that_its_runs_have(tmp_path):
+    sweep = Sweep("t", ("mujoco:Hopper-v4",), seeds=(0, 1, 2, 3), preset="laptop")
+    *begun, last = sweep.trials(tmp_path)
+    for one, precision in zip(begun, ("fp16", "fp32", "fp16"), strict=True):
+        config = dataclasses.replace(one.config, precision=precision)
+        one.run.mkdir(parents=True)
+        content = {"task": one.task, "config": to_dict(config), "versions": {}, "machine": {}}
+        (one.run / "config.json").write_text(seal_readable(content))
+    assert precision_in(next_command(last)) == "fp16"
+
+
+def test_a_baseline_has_no_precision(tmp_path):
+    assert "--precision" not in (next_command(baseline(tmp_path)) or [])
