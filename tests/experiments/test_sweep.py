@@ -246,6 +246,30 @@ def test_a_wrong_file_is_refused(write, tmp_path, capsys, text, complaint):
     assert complaint in fails(str(write(text)), "--out", str(tmp_path / "out"), "--dry-run", capsys=capsys)
 
 
+@pytest.mark.parametrize(
+    ("task", "complaint"),
+    [
+        ("gym:Pendulm-v1", "Did you mean gym:Pendulum-v1"),
+        ("gym:no_such_package:Pendulum-v1", "there is no module 'no_such_package'"),
+        ("no_such_module:make_env", "If 'no_such_module' is a module of your own"),
+        ("reach.envs:make", "If 'reach.envs' is a module of your own"),
+        ("reach:make_envv", "has no function 'make_envv' that makes an environment. Did you mean make_env"),
+    ],
+)
+def test_a_misspelt_task_is_refused_before_anything_starts(tmp_path, capsys, monkeypatch, task, complaint):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reach.py").write_text("raise SystemExit('a driver runs no code of the user')\ndef make_env(): ...\n")
+    assert complaint in fails(task, "reach:make_env", "--out", "out", "--dry-run", capsys=capsys)
+    assert main(["sweep", "reach:make_env", "gym:Pendulum-v1", "--out", "out", "--dry-run"]) == 0
+
+
+@pytest.mark.parametrize("source", ["from tests.toy_envs import *", "globals()['make_env'] = lambda: None"])
+def test_a_module_that_names_its_functions_only_when_it_runs_is_not_refused(tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dynamic_envs.py").write_text(source)
+    assert main(["sweep", "dynamic_envs:make_env", "--out", "out", "--dry-run"]) == 0
+
+
 def test_wrong_arguments_are_refused(tmp_path, capsys):
     out = ["--out", str(tmp_path)]
     assert "which sweep?" in fails(*out, capsys=capsys)
@@ -359,8 +383,9 @@ class OneAtATime:
 
     slots = 8
 
-    def __init__(self):
+    def __init__(self, code: int = 1):
         self.asked: list[tuple[int, bool]] = []
+        self.code = code
 
     def fits(self, trial, running):
         self.asked.append((trial.seed, not running))
@@ -370,7 +395,7 @@ class OneAtATime:
         return self
 
     def poll(self):
-        return 1
+        return self.code
 
 
 class Silent:
@@ -387,6 +412,18 @@ def test_trials_wait_in_their_order_and_only_the_first_is_asked_for_room(tmp_pat
     assert Driver(statuses, launcher, Silent(), retries=0).run() == 1
     assert launcher.asked == [(0, True), (1, False), (1, True), (2, False), (2, True)]
     assert [status.state for status in statuses] == [State.FAILED] * 3
+
+
+@pytest.mark.parametrize(("code", "tries"), [(1, 3), (2, 1)])
+def test_a_trial_that_cannot_begin_is_tried_once(tmp_path, code, tries):
+    launcher, status = OneAtATime(code), Status(trial(tmp_path))
+    assert Driver([status], launcher, Silent(), retries=2).run() == 1
+    assert len(launcher.asked) == tries
+
+
+def test_a_task_that_nothing_knows_ends_as_a_wrong_argument_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "gym:Pendulm-v1", "--preset", "laptop"]) == 2
 
 
 def test_the_settings_of_a_trial_are_made_once(tmp_path):

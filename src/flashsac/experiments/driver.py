@@ -13,7 +13,7 @@ from typing import Protocol
 
 from flashsac.errors import RunDirectoryError
 from flashsac.experiments.launchers.base import Job, Launcher
-from flashsac.experiments.launchers.process import BUSY, STOPPED
+from flashsac.experiments.launchers.process import BUSY, CANNOT_BEGIN, STOPPED
 from flashsac.experiments.trial import (
     Trial,
     check_same_settings,
@@ -176,7 +176,7 @@ class Driver:
     def _failed(self, status: Status, code: int) -> None:
         status.failures += 1
         status.reason = _reason(code)
-        again = status.failures <= self._retries
+        again = code != CANNOT_BEGIN and status.failures <= self._retries
         status.state = State.WAITING if again else State.FAILED
         lines = [f"{status.trial.name}: {status.reason}{', it is tried again' if again else ''}. Its last lines:"]
         self._view.say("\n  | ".join([*lines, *last_lines(status.trial)]))
@@ -200,7 +200,8 @@ class Driver:
 def _reason(code: int) -> str:
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
-    return {0: "it ended before its last step", STOPPED: "somebody stopped it"}.get(code, f"it ended with code {code}")
+    reasons = {0: "it ended before its last step", CANNOT_BEGIN: "it cannot begin", STOPPED: "somebody stopped it"}
+    return reasons.get(code, f"it ended with code {code}")
 
 
 def sentence(statuses: Sequence[Status]) -> str:

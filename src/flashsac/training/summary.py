@@ -7,7 +7,7 @@ import math
 from flashsac.config.schema import TrainConfig
 from flashsac.robots.catalog import ROBOTS
 from flashsac.runs.directory import read_config
-from flashsac.sims.user_env import module_of
+from flashsac.sims.user_names import module_of
 from flashsac.training.trainer import Result
 
 ENOUGH_UPDATES = 10_000
