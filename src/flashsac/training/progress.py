@@ -46,7 +46,7 @@ def console_of(quiet: bool = False) -> Any:
     from rich.console import Console
 
     stdout: Any = _Stdout()
-    return Console(file=stdout, highlight=False, quiet=quiet, soft_wrap=True)
+    return Console(file=stdout, highlight=False, emoji=False, quiet=quiet, soft_wrap=True)
 
 
 class Progress:

@@ -1,0 +1,15 @@
+"""What a run and a sweep print is what they were told to print."""
+
+from __future__ import annotations
+
+import pytest
+
+from flashsac.experiments.sweep_view import SweepView
+from flashsac.training.progress import Progress
+
+
+@pytest.mark.parametrize("make", [Progress, SweepView])
+@pytest.mark.parametrize("line", ["gym:package:Pendulum-v1", "[bold]reach:warning:make"])
+def test_names_between_colons_are_no_emoji_and_brackets_no_markup(make, line, capsys):
+    make(1).say(line)
+    assert capsys.readouterr().out == f"{line}\n"
