@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from flashsac.config.schema import TrainConfig
 from flashsac.robots.catalog import ROBOTS
 from flashsac.runs.directory import read_config
-from flashsac.sims.user_names import module_of
+from flashsac.sims.user_names import module_of, name_of
 from flashsac.training.trainer import Result
 
 ENOUGH_UPDATES = 10_000
 """Fewer updates than this rarely learn anything (docs/tuning.md)."""
 
 
-def summary(result: Result) -> str:
-    """Return the text for a finished or interrupted run."""
+def summary(result: Result, source: Any = None) -> str:
+    """Return the text for a finished or interrupted run. `source` is what made its environments, if the user handed
+    it over."""
     run_dir = result.run_dir
     task, config = read_config(run_dir)
-    named = named_task(task)
+    named = named_task(task, source)
     if result.interrupted:
         return f"\nsaved at step {result.step:,}. Go on with:\n  flashsac resume {run_dir}{named}"
     lines = [("it had " if result.was_finished else "\n") + _outcome(result, config)]
@@ -39,9 +41,9 @@ def summary(result: Result) -> str:
     return "\n".join([*lines, "next:", *(f"  flashsac {command}" for command, useful in commands if useful)])
 
 
-def named_task(task: str) -> str:
+def named_task(task: str, source: Any = None) -> str:
     """What a command on such a run needs beside the run: code of the user's own runs only when it is asked for."""
-    own = "module:function" if task.startswith("custom:") else task
+    own = (name_of(source) or "module:function") if task.startswith("custom:") else task
     return f" --task {own}" if module_of(task) else ""
 
 
