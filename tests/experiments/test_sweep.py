@@ -277,6 +277,10 @@ def test_wrong_arguments_are_refused(tmp_path, capsys):
     assert "Did you mean ablation/scaling" in fails("ablation/scalling", *out, capsys=capsys)
     assert "write name=value" in fails("mujoco:Hopper-v4", *out, "--set", "steps", capsys=capsys)
     assert "whole number" in fails("mujoco:Hopper-v4", *out, "--seeds", "few", capsys=capsys)
+    varied = fails("mujoco:Hopper-v4", *out, "--vary", "agent.target-std=0.05,abc", capsys=capsys)
+    assert varied.startswith("error: --vary agent.target_std: 'abc' is no number")
+    preset = fails("mujoco:Hopper-v4", *out, "--preset", "laptob", capsys=capsys)
+    assert preset.startswith("error: --preset: there is no 'laptob'. Did you mean laptop?")
     assert "--launcher slurm" in fails("mujoco:Hopper-v4", *out, "--slurm", "timeout_min=5", capsys=capsys)
     assert "--jobs must be at least 1" in fails("mujoco:Hopper-v4", *out, "--jobs", "0", capsys=capsys)
 
