@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,14 @@ def write(tmp_path):
         return file
 
     return write
+
+
+def begin(one: Trial, **changes) -> None:
+    """Write the config.json of a run that has begun, with other settings."""
+    config = dataclasses.replace(one.config, **changes)
+    content = {"task": one.task, "config": to_dict(config), "versions": {}, "machine": {}}
+    one.run.mkdir(parents=True)
+    (one.run / "config.json").write_text(seal_readable(content))
 
 
 def fails(*arguments: str, capsys) -> str:
@@ -173,11 +182,11 @@ def test_the_command_line_names_tasks_settings_and_variants(tmp_path, capsys):
     arguments = ["mujoco:Hopper-v4", "mujoco:Ant-v4", "--laptop", "--out", str(tmp_path), "--dry-run"]
     assert main(["sweep", *arguments, "--vary", "agent.target-std=0.1,0.2", "compile=on,off", "--seeds", "0,7"]) == 0
     shown = capsys.readouterr().out
-    assert "16 trials: 16 waiting" in shown
+    assert "16 trials: 16 not started" in shown
     assert "mujoco:Ant-v4 target_std_0.2-compile_off seed 7" in shown
     assert main(["sweep", *arguments, "--set", "steps=2k", "--seeds", "3"]) == 0
     shown = capsys.readouterr().out
-    assert "6 trials: 6 waiting" in shown
+    assert "6 trials: 6 not started" in shown
     assert "0/2,000 steps" in shown
     assert not list(tmp_path.iterdir())  # a dry run leaves nothing
 
@@ -403,8 +412,11 @@ class OneAtATime:
 
 
 class Silent:
+    def __init__(self):
+        self.said = []
+
     def say(self, line):
-        pass
+        self.said.append(line)
 
     def show(self, statuses):
         pass
@@ -416,6 +428,47 @@ def test_trials_wait_in_their_order_and_only_the_first_is_asked_for_room(tmp_pat
     assert Driver(statuses, launcher, Silent(), retries=0).run() == 1
     assert launcher.asked == [(0, True), (1, False), (1, True), (2, False), (2, True)]
     assert [status.state for status in statuses] == [State.FAILED] * 3
+
+
+class StoppedAfterOne:
+    """A launcher whose driver is told to stop once it has started a trial. The trial saves a checkpoint and ends."""
+
+    slots = 1
+
+    def fits(self, trial, running):
+        return True
+
+    def start(self, trial):
+        self.trial, self.asked, self.stopped = trial, 0, False
+        return self
+
+    def poll(self):
+        self.asked += 1
+        if self.asked == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return 130 if self.stopped else None
+
+    def stop(self):
+        self.stopped = True
+        begin(self.trial)
+        (self.trial.run / "checkpoints" / "step-000000000050").mkdir(parents=True)
+
+
+def test_trials_of_a_stopped_sweep_are_interrupted_or_were_not_started(tmp_path, capsys):
+    arguments = ["mujoco:Hopper-v4", "--laptop", "--seeds", "3", "--out", str(tmp_path)]
+    trials = Sweep("t", ("mujoco:Hopper-v4",), seeds=(0, 1, 2), preset="laptop").trials(tmp_path)
+    statuses, view = [Status(one) for one in trials], Silent()
+    statuses[2].state = State.ELSEWHERE
+    assert Driver(statuses, StoppedAfterOne(), view).run() == 130
+    assert [status.state.value for status in statuses] == ["interrupted", "not started", "elsewhere"]
+    (said,) = view.said
+    assert "a trial that is compiling saves when that is done; a minute or two" in said
+    assert main(["sweep", *arguments, "--dry-run"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in shown[:3]] == ["interrupted mujoco:Hopper-v4 flashsac seed 0"] + [
+        f"not started mujoco:Hopper-v4 flashsac seed {seed}" for seed in (1, 2)
+    ]
+    assert shown[3].startswith("3 trials: 1 interrupted, 2 not started; ")
 
 
 @pytest.mark.parametrize(("code", "tries"), [(1, 3), (2, 1)])
@@ -516,10 +569,7 @@ def test_a_sweep_goes_on_with_the_precision_that_its_runs_have(tmp_path):
     sweep = Sweep("t", ("mujoco:Hopper-v4",), seeds=(0, 1, 2, 3), preset="laptop")
     *begun, last = sweep.trials(tmp_path)
     for one, precision in zip(begun, ("fp16", "fp32", "fp16"), strict=True):
-        config = dataclasses.replace(one.config, precision=precision)
-        one.run.mkdir(parents=True)
-        content = {"task": one.task, "config": to_dict(config), "versions": {}, "machine": {}}
-        (one.run / "config.json").write_text(seal_readable(content))
+        begin(one, precision=precision)
     assert precision_in(next_command(last)) == "fp16"
 
 
