@@ -106,7 +106,7 @@ def resume(
             for note in run.notes:
                 print(note, file=sys.stderr)
             print(f"{run_dir} is finished: step {step:,} of {run.config.steps:,}. There is nothing left to train.")
-            more = f"flashsac resume {run_dir} --steps {2 * run.config.steps}{named_task(run.task)}"
+            more = f"flashsac resume {run_dir} --steps {2 * run.config.steps}{named_task(run.task, env)}"
             print(f"for more steps, in a new run:\n  {more}")
         film = run.path / "videos" / "final.mp4"
         video = film if film.exists() else None
@@ -114,7 +114,7 @@ def resume(
             video = _film(run, run.task if env is None else env, quiet)
         row = next(iter(read_metrics(run.path / "metrics.csv")[-1:]), {})
         finished = Result(run.path, step, False, row, best_score(run.path).value, video, was_finished=True)
-        return _summed_up(finished, quiet)
+        return _summed_up(finished, env, quiet)
     try:
         if problem is not None:
             raise problem
@@ -167,12 +167,12 @@ def _train_and_film(trainer: Trainer, task: Any, quiet: bool) -> Result:
     result = trainer.train()
     if run.config.video and not result.interrupted:
         result.video = _film(run, task, quiet)
-    return _summed_up(result, quiet)
+    return _summed_up(result, task, quiet)
 
 
-def _summed_up(result: Result, quiet: bool) -> Result:
+def _summed_up(result: Result, task: Any, quiet: bool) -> Result:
     if not quiet:
-        _print(summary(result))
+        _print(summary(result, task))
     return result
 
 

@@ -6,19 +6,23 @@ class FlashSACError(Exception):
     """A problem the user can fix. The message ends with what to do next."""
 
 
-class UsageError(FlashSACError):
+class CannotBegin(FlashSACError):
+    """What was asked for cannot begin, however often it is tried. The exit code is 2."""
+
+
+class UsageError(CannotBegin):
     """A command lacks an argument that it needs."""
 
 
-class UnknownTask(FlashSACError):
+class UnknownTask(CannotBegin):
     """The task name matches nothing that is registered."""
 
 
-class MissingExtra(FlashSACError):
+class MissingExtra(CannotBegin):
     """A simulator or tool is not installed."""
 
 
-class UnsupportedSpace(FlashSACError):
+class UnsupportedSpace(CannotBegin):
     """An observation or action space that FlashSAC cannot train on."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 import tyro
@@ -31,6 +31,12 @@ class Options:
     """How fast."""
     video: bool = True
     """Film it."""
+    limit: float | None = None
+    """How much."""
+    size: Literal["small", "large"] = "small"
+    """How large."""
+    colour: Literal["red", "blue"] | None = None
+    """Which colour."""
     env: SimulatorOptions = dataclasses.field(default_factory=SimulatorOptions)
 
 
@@ -49,7 +55,8 @@ def read(line: str, **wanted: str) -> Options:
         ("--env.options a=1 b=2 runs/a", Options("runs/a", env=SimulatorOptions(options=("a=1", "b=2")))),
         ("runs/a --episodes 2 --episodes 3", Options("runs/a", episodes=3)),
         ("runs/a --episodes 1e6 --every=100k --rate 1e-3", Options("runs/a", 1_000_000, 100_000, 1e-3)),
-        ("runs/a --every None", Options("runs/a")),
+        ("runs/a --every None --limit None --colour None", Options("runs/a")),
+        ("runs/a --limit 5 --size large --colour blue", Options("runs/a", limit=5.0, size="large", colour="blue")),
     ],
 )
 def test_positional_arguments_stand_anywhere(line, expected):
@@ -88,7 +95,6 @@ def test_a_missing_positional_argument_is_asked_for(line):
     ("line", "complaint"),
     [
         ("runs/a runs/b", "Unrecognized options: runs/b"),
-        ("--episodes 1.5 runs/a", "'1.5' is no whole number"),
         ("runs/a --episodes", "Missing value for argument '--episodes'"),
     ],
 )
@@ -99,6 +105,25 @@ def test_errors_of_usage_are_said_once(line, complaint, capsys):
     said = capsys.readouterr()
     assert said.err.count(complaint) == 1
     assert not said.out
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("--episodes 1.5 runs/a", "--episodes: '1.5' is no whole number; write 1000"),
+        ("runs/a --every=ten", "--every: 'ten' is no whole number; write 1000"),
+        ("runs/a --every None --rate fast", "--rate: 'fast' is no number; write 0.5"),
+        ("runs/a --rate 2 --limit=1,5", "--limit: '1,5' is no number; write 0.5"),
+        ("runs/a --size larg", "--size: there is no 'larg'. Did you mean large? It is one of small, large"),
+        ("--colour bleu", "--colour: there is no 'bleu'. Did you mean blue? It is one of red, blue"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_named_in_one_line(line, complaint, capsys):
+    with pytest.raises(UsageError) as refused:
+        read(line)
+    assert str(refused.value).startswith(complaint)
+    assert "\n" not in str(refused.value)
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -127,6 +152,7 @@ def test_an_unknown_option_is_answered_with_the_one_that_was_meant(line, hint):
         ("--agent.hidden", "--agent.critic-width or --agent.actor-width"),
         ("--agent.seed", "--seed"),
         ("--agent.learning-rte", "--agent.learning-rate"),
+        ("--laptop", "--preset laptop"),
     ],
 )
 def test_the_names_that_other_programs_use_are_understood_as_hints(given, meant):

@@ -316,6 +316,20 @@ def test_a_killed_run_goes_on_where_its_last_checkpoint_was(name, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_run_says_what_came_out_and_what_comes_next(tmp_path, capsys):
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert main(baseline("sac", one, "--steps", "40")) == 0
+    said = capsys.readouterr().out
+    row = read_metrics(one / "metrics.csv")[-1]
+    assert f"evaluated return {row['eval_return']:.1f} ± {row['eval_return_std']:.1f} over 2 episodes" in said
+    assert said.endswith(f"  {one}/metrics.csv  (the numbers)\nnext:\n  flashsac report {one} --out {one}/curves\n")
+    assert main(baseline("sac", two, "--minutes", "0.005")) == 0
+    said = capsys.readouterr().out
+    assert "/about " in said
+    assert said.endswith(f"--out {two}/curves\n  flashsac report {tmp_path} --out {tmp_path}/curves\n")
+
+
+@pytest.mark.slow
 def test_sigterm_ends_a_run_in_order(tmp_path):
     run = tmp_path / "run"
     arguments = baseline("sac", run, "--steps", "1000000", "--eval.every", "0")
@@ -326,7 +340,7 @@ def test_sigterm_ends_a_run_in_order(tmp_path):
         process.terminate()
         assert process.wait(PATIENCE) == 130
     assert len(checkpoint_steps(run)) == 1
-    assert f"flashsac resume {run}" in (tmp_path / "out").read_text()
+    assert f"flashsac resume {run} --task {POINT}\n" in (tmp_path / "out").read_text()
 
 
 @pytest.mark.slow
@@ -334,7 +348,9 @@ def test_sigterm_ends_a_run_in_order(tmp_path):
 def test_a_run_says_where_it_computes(name, tmp_path, capsys):
     run = tmp_path / "run"
     assert main(baseline(name, run, "--steps", "40", "--eval.every", "0", "--device", "cpu")) == 0
-    assert f"trained by {name} ({find_algorithm(name).packages[0]}) on cpu" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"trained by {name} ({find_algorithm(name).packages[0]}) on cpu" in said
+    assert "next:" not in said, "there is no evaluation to draw"
     assert read_recorded_settings(run)["device"] == "cpu"
     assert main(["resume", str(run), "--task", POINT, "--device", "tpu"]) == 1
     said = capsys.readouterr().err

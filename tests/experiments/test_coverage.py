@@ -178,6 +178,16 @@ def test_a_rollout_is_random_as_the_policy_and_repeats_itself(pendulum):
     assert (one != other).any()
 
 
+def test_runs_inside_a_directory_that_is_none_are_named(tmp_path, capsys):
+    for seed in range(5):
+        (tmp_path / f"seed-{seed}").mkdir()
+        for name in ("config.json", "metrics.csv"):
+            (tmp_path / f"seed-{seed}" / name).touch()
+    assert main(["coverage", str(tmp_path)]) == 1
+    runs = ", ".join(str(tmp_path / f"seed-{seed}") for seed in range(3))
+    assert f"There are some inside: {runs} and 2 more." in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_bad_input_is_named(pendulum, tmp_path, capsys):
     def said(*arguments: str) -> str:

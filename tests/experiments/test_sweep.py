@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from flashsac.experiments.launchers.memory import trial_bytes
 from flashsac.experiments.settings import config_of
 from flashsac.experiments.sweep import Sweep, Variant
 from flashsac.experiments.sweep_file import read_sweep
-from flashsac.experiments.trial import Trial, is_finished
+from flashsac.experiments.trial import Trial, is_finished, next_command
 from flashsac.runs.seal import seal_readable
 from tests.helpers import blocks
 
@@ -53,6 +54,14 @@ def write(tmp_path):
         return file
 
     return write
+
+
+def begin(one: Trial, **changes) -> None:
+    """Write the config.json of a run that has begun, with other settings."""
+    config = dataclasses.replace(one.config, **changes)
+    content = {"task": one.task, "config": to_dict(config), "versions": {}, "machine": {}}
+    one.run.mkdir(parents=True)
+    (one.run / "config.json").write_text(seal_readable(content))
 
 
 def fails(*arguments: str, capsys) -> str:
@@ -173,11 +182,11 @@ def test_the_command_line_names_tasks_settings_and_variants(tmp_path, capsys):
     arguments = ["mujoco:Hopper-v4", "mujoco:Ant-v4", "--laptop", "--out", str(tmp_path), "--dry-run"]
     assert main(["sweep", *arguments, "--vary", "agent.target-std=0.1,0.2", "compile=on,off", "--seeds", "0,7"]) == 0
     shown = capsys.readouterr().out
-    assert "16 trials: 16 waiting" in shown
+    assert "16 trials: 16 not started" in shown
     assert "mujoco:Ant-v4 target_std_0.2-compile_off seed 7" in shown
     assert main(["sweep", *arguments, "--set", "steps=2k", "--seeds", "3"]) == 0
     shown = capsys.readouterr().out
-    assert "6 trials: 6 waiting" in shown
+    assert "6 trials: 6 not started" in shown
     assert "0/2,000 steps" in shown
     assert not list(tmp_path.iterdir())  # a dry run leaves nothing
 
@@ -246,6 +255,30 @@ def test_a_wrong_file_is_refused(write, tmp_path, capsys, text, complaint):
     assert complaint in fails(str(write(text)), "--out", str(tmp_path / "out"), "--dry-run", capsys=capsys)
 
 
+@pytest.mark.parametrize(
+    ("task", "complaint"),
+    [
+        ("gym:Pendulm-v1", "Did you mean gym:Pendulum-v1"),
+        ("gym:no_such_package:Pendulum-v1", "there is no module 'no_such_package'"),
+        ("no_such_module:make_env", "If 'no_such_module' is a module of your own"),
+        ("reach.envs:make", "If 'reach.envs' is a module of your own"),
+        ("reach:make_envv", "has no function 'make_envv' that makes an environment. Did you mean make_env"),
+    ],
+)
+def test_a_misspelt_task_is_refused_before_anything_starts(tmp_path, capsys, monkeypatch, task, complaint):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reach.py").write_text("raise SystemExit('a driver runs no code of the user')\ndef make_env(): ...\n")
+    assert complaint in fails(task, "reach:make_env", "--out", "out", "--dry-run", capsys=capsys)
+    assert main(["sweep", "reach:make_env", "gym:Pendulum-v1", "--out", "out", "--dry-run"]) == 0
+
+
+@pytest.mark.parametrize("source", ["from tests.toy_envs import *", "globals()['make_env'] = lambda: None"])
+def test_a_module_that_names_its_functions_only_when_it_runs_is_not_refused(tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dynamic_envs.py").write_text(source)
+    assert main(["sweep", "dynamic_envs:make_env", "--out", "out", "--dry-run"]) == 0
+
+
 def test_wrong_arguments_are_refused(tmp_path, capsys):
     out = ["--out", str(tmp_path)]
     assert "which sweep?" in fails(*out, capsys=capsys)
@@ -253,6 +286,10 @@ def test_wrong_arguments_are_refused(tmp_path, capsys):
     assert "Did you mean ablation/scaling" in fails("ablation/scalling", *out, capsys=capsys)
     assert "write name=value" in fails("mujoco:Hopper-v4", *out, "--set", "steps", capsys=capsys)
     assert "whole number" in fails("mujoco:Hopper-v4", *out, "--seeds", "few", capsys=capsys)
+    varied = fails("mujoco:Hopper-v4", *out, "--vary", "agent.target-std=0.05,abc", capsys=capsys)
+    assert varied.startswith("error: --vary agent.target_std: 'abc' is no number")
+    preset = fails("mujoco:Hopper-v4", *out, "--preset", "laptob", capsys=capsys)
+    assert preset.startswith("error: --preset: there is no 'laptob'. Did you mean laptop?")
     assert "--launcher slurm" in fails("mujoco:Hopper-v4", *out, "--slurm", "timeout_min=5", capsys=capsys)
     assert "--jobs must be at least 1" in fails("mujoco:Hopper-v4", *out, "--jobs", "0", capsys=capsys)
 
@@ -359,8 +396,9 @@ class OneAtATime:
 
     slots = 8
 
-    def __init__(self):
+    def __init__(self, code: int = 1):
         self.asked: list[tuple[int, bool]] = []
+        self.code = code
 
     def fits(self, trial, running):
         self.asked.append((trial.seed, not running))
@@ -370,12 +408,15 @@ class OneAtATime:
         return self
 
     def poll(self):
-        return 1
+        return self.code
 
 
 class Silent:
+    def __init__(self):
+        self.said = []
+
     def say(self, line):
-        pass
+        self.said.append(line)
 
     def show(self, statuses):
         pass
@@ -387,6 +428,59 @@ def test_trials_wait_in_their_order_and_only_the_first_is_asked_for_room(tmp_pat
     assert Driver(statuses, launcher, Silent(), retries=0).run() == 1
     assert launcher.asked == [(0, True), (1, False), (1, True), (2, False), (2, True)]
     assert [status.state for status in statuses] == [State.FAILED] * 3
+
+
+class StoppedAfterOne:
+    """A launcher whose driver is told to stop once it has started a trial. The trial saves a checkpoint and ends."""
+
+    slots = 1
+
+    def fits(self, trial, running):
+        return True
+
+    def start(self, trial):
+        self.trial, self.asked, self.stopped = trial, 0, False
+        return self
+
+    def poll(self):
+        self.asked += 1
+        if self.asked == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return 130 if self.stopped else None
+
+    def stop(self):
+        self.stopped = True
+        begin(self.trial)
+        (self.trial.run / "checkpoints" / "step-000000000050").mkdir(parents=True)
+
+
+def test_trials_of_a_stopped_sweep_are_interrupted_or_were_not_started(tmp_path, capsys):
+    arguments = ["mujoco:Hopper-v4", "--laptop", "--seeds", "3", "--out", str(tmp_path)]
+    trials = Sweep("t", ("mujoco:Hopper-v4",), seeds=(0, 1, 2), preset="laptop").trials(tmp_path)
+    statuses, view = [Status(one) for one in trials], Silent()
+    statuses[2].state = State.ELSEWHERE
+    assert Driver(statuses, StoppedAfterOne(), view).run() == 130
+    assert [status.state.value for status in statuses] == ["interrupted", "not started", "elsewhere"]
+    (said,) = view.said
+    assert "a trial that is compiling saves when that is done; a minute or two" in said
+    assert main(["sweep", *arguments, "--dry-run"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in shown[:3]] == ["interrupted mujoco:Hopper-v4 flashsac seed 0"] + [
+        f"not started mujoco:Hopper-v4 flashsac seed {seed}" for seed in (1, 2)
+    ]
+    assert shown[3].startswith("3 trials: 1 interrupted, 2 not started; ")
+
+
+@pytest.mark.parametrize(("code", "tries"), [(1, 3), (2, 1)])
+def test_a_trial_that_cannot_begin_is_tried_once(tmp_path, code, tries):
+    launcher, status = OneAtATime(code), Status(trial(tmp_path))
+    assert Driver([status], launcher, Silent(), retries=2).run() == 1
+    assert len(launcher.asked) == tries
+
+
+def test_a_task_that_nothing_knows_ends_as_a_wrong_argument_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "gym:Pendulm-v1", "--preset", "laptop"]) == 2
 
 
 def test_the_settings_of_a_trial_are_made_once(tmp_path):
@@ -449,3 +543,35 @@ def test_every_variant_of_a_vary_table_is_crossed_with_the_named_ones(write, tmp
     assert sweep.variants == tuple(
         Variant(f"low-blocks_{blocks}", {"agent.target_std": 0.05, "agent.blocks": blocks}) for blocks in (1, 3)
     )
+
+
+def precision_in(command: list[str] | None) -> str:
+    assert command is not None
+    assert command[0] == "train"
+    return command[command.index("--precision") + 1]
+
+
+def test_the_first_trial_decides_the_precision_of_all(tmp_path):
+    """Each would measure its own otherwise, and two seeds of one variant could compute differently."""
+    sweep = Sweep("t", ("mujoco:Hopper-v4",), seeds=(0, 1), preset="laptop")
+    chosen = precision_in(next_command(sweep.trials(tmp_path)[0]))
+    assert chosen in ("fp32", "bf16", "fp16")
+    other = "bf16" if chosen == "fp32" else "fp32"
+    file = tmp_path / "precision.json"
+    assert json.loads(file.read_text()) == {"precision": chosen}
+    file.write_text(json.dumps({"precision": other}))  # the second measures nothing
+    assert precision_in(next_command(sweep.trials(tmp_path)[1])) == other
+    given = Sweep("t", ("mujoco:Hopper-v4",), preset="laptop", settings={"precision": chosen})
+    assert precision_in(next_command(given.trials(tmp_path)[0])) == chosen
+
+
+def test_a_sweep_goes_on_with_the_precision_that_its_runs_have(tmp_path):
+    sweep = Sweep("t", ("mujoco:Hopper-v4",), seeds=(0, 1, 2, 3), preset="laptop")
+    *begun, last = sweep.trials(tmp_path)
+    for one, precision in zip(begun, ("fp16", "fp32", "fp16"), strict=True):
+        begin(one, precision=precision)
+    assert precision_in(next_command(last)) == "fp16"
+
+
+def test_a_baseline_has_no_precision(tmp_path):
+    assert "--precision" not in (next_command(baseline(tmp_path)) or [])

@@ -292,7 +292,7 @@ def test_a_run_with_other_settings_is_refused_by_their_names(tmp_path):
     done = sweep.run("--set", "log-every=60", "video=true")  # what a run learns does not depend on these
     assert "1 trials: 1 finished" in done.stdout
     assert sweep.run("--dry-run").stdout.startswith(
-        "finished   tests.toy_envs:make_point flashsac seed 0  600/600 steps"
+        "finished    tests.toy_envs:make_point flashsac seed 0  600/600 steps"
     )
 
 

@@ -11,7 +11,7 @@ from gymnasium.wrappers import TimeLimit
 
 import flashsac
 from flashsac.config.schema import EnvConfig
-from flashsac.errors import BadSimulation, FlashSACError, MissingExtra, UnsupportedSpace
+from flashsac.errors import BadSimulation, FlashSACError, MissingExtra, UnknownTask, UnsupportedSpace
 from flashsac.policies import evaluation
 from flashsac.sims.check import check_env
 from flashsac.sims.make import make_env
@@ -107,6 +107,11 @@ def test_settings_that_only_our_tasks_have_are_refused(tmp_path, task):
     with pytest.raises(FlashSACError, match="--env.engine envpool: .* without a choice of engines"):
         flashsac.train(task, **settings | dict(env=dict(num_envs=1, engine="envpool")))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_misspelt_function_is_answered_with_the_one_that_was_meant():
+    with pytest.raises(UnknownTask, match=r"has no function 'make_pont' .* Did you mean make_point"):
+        make_env("tests.toy_envs:make_pont", EnvConfig(num_envs=1))
 
 
 def test_missing_packages_are_named_with_their_install_lines(monkeypatch):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import types
+
 import gymnasium
 import pytest
 
 import flashsac
+from flashsac.sims.user_names import name_of
 from tests import toy_envs
 from tests.helpers import TINY, lose_newest_checkpoint, tiny_run
 
@@ -54,3 +57,29 @@ def test_quiet_runs_say_nothing_and_results_are_short(tmp_path, capsys):
 def test_a_run_with_a_video_offers_more_of_it(tmp_path, capsys):
     flashsac.train("gym:Pendulum-v1", run_dir=str(tmp_path / "run"), **TINY | dict(video=True))
     assert "flashsac play" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("task", "named"),
+    [
+        (toy_envs.make_point, "tests.toy_envs:make_point"),
+        (toy_envs.PointEnv, "tests.toy_envs:PointEnv"),
+        (lambda: toy_envs.PointEnv(), "module:function"),
+    ],
+)
+def test_the_next_commands_name_a_function_that_can_be_imported(tmp_path, capsys, task, named):
+    result = flashsac.train(task, run_dir=str(tmp_path / "run"), **TINY | dict(eval=dict(every=0)))
+    assert f"flashsac eval {tmp_path / 'run'} --task {named}\n" in capsys.readouterr().out
+    assert flashsac.resume(result.run_dir, task).was_finished
+    said = capsys.readouterr().out
+    assert f"--steps 1200 --task {named}\n" in said
+    assert f"flashsac eval {tmp_path / 'run'} --task {named}\n" in f"{said}\n"
+
+
+def test_a_function_of_the_script_itself_is_not_named():
+    """Another process would look for it in a module called __main__."""
+    script = types.ModuleType("__main__")
+    exec("def make_env(): ...", vars(script))
+    assert name_of(script.make_env) is None
+    assert name_of(toy_envs.PointEnv().step) is None
+    assert name_of(toy_envs.PointEnv()) is None

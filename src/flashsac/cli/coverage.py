@@ -12,6 +12,9 @@ from flashsac.cli.parsing import Run, SimulatorOptions, TrustRun, parse
 from flashsac.errors import FlashSACError, UsageError
 from flashsac.system.limits import AtLeast, check_limits
 
+SHOWN = 3
+"""How many runs a message names."""
+
 
 @dataclasses.dataclass(frozen=True)
 class CoverageOptions:
@@ -50,7 +53,10 @@ def main(arguments: list[str]) -> int:
     pairs = [(parse_column(x), parse_column(y)) for x, y in zip(options.x, options.y, strict=True)]
     run = run_of(Path(options.run))
     if run is None:
-        raise FlashSACError(f"{options.run} is no run directory. Coverage needs one, because the replay lies there.")
+        raise FlashSACError(
+            f"{options.run} is no run directory. Coverage needs one, because the replay lies there."
+            f"{_runs_inside(Path(options.run))}"
+        )
     found = locate_policy(
         run, options.task, "last", options.env.options, options.env.engine, trust_run=options.trust_run
     )
@@ -59,3 +65,12 @@ def main(arguments: list[str]) -> int:
     for file in coverage(run, found, pairs, out, transitions=options.transitions, seed=options.seed, say=say):
         print(f"wrote {file}")
     return 0
+
+
+def _runs_inside(path: Path) -> str:
+    """The end of a message that names the runs below a directory."""
+    from flashsac.experiments.recorded import run_directories
+
+    found = [str(run) for run in run_directories(path)]
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return f" There are some inside: {', '.join(found[:SHOWN])}{more}." if found else ""

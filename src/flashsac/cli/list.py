@@ -46,7 +46,7 @@ def print_tasks(wanted: str | None = None, *, paper: bool = False) -> None:
     if not rows and (paper or wanted not in suites()):
         raise _nothing_called(wanted or "", paper)
     # Into a pipe or a file nothing must be cut off.
-    console = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 160)
+    console = Console(soft_wrap=True, highlight=False, emoji=False, width=None if sys.stdout.isatty() else 160)
     if wanted is None and not paper:
         console.print(_overview())
         console.print(f"\n{HINT}", markup=False)

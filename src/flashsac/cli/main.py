@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         meant = did_you_mean(arguments[0], COMMANDS)
         print(f"error: there is no command '{arguments[0]}'.{meant}\n\n{USAGE}", file=sys.stderr)
         return 2
-    from flashsac.errors import FlashSACError, UntrustedRun, UsageError
+    from flashsac.errors import CannotBegin, FlashSACError, UntrustedRun
     from flashsac.system.children import SAFE_PATH
     from flashsac.system.memory import use_large_pages
 
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join((f"error: {error}", *_notes(error))), file=sys.stderr)
         if isinstance(error, UntrustedRun):
             print(f"to allow it:\n  flashsac {shlex.join([*arguments, '--task', error.task])}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+        return 2 if isinstance(error, CannotBegin) else 1
     except ModuleNotFoundError as error:
         # Installed without what only other commands need, as docs/deploy.md tells for a robot's computer.
         if error.name not in ("torch", "rich", "psutil", "gymnasium", "safetensors", "tyro", "imageio"):

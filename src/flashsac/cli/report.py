@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 from pathlib import Path
 from typing import Annotated
@@ -9,8 +10,11 @@ from typing import Annotated
 import tyro
 
 from flashsac.cli.parsing import parse
-from flashsac.errors import UsageError
+from flashsac.errors import FlashSACError, UsageError
 from flashsac.system.limits import AtLeast, check_limits
+
+COLUMNS = ("task", "method", "metric", "env_step", "seeds", "mean", "ci_low", "ci_high")
+"""Columns that a table of published curves must have."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +47,24 @@ def main(arguments: list[str]) -> int:
     from flashsac.experiments.grouping import group_paths
     from flashsac.experiments.report import report
 
-    published = Path(options.published) if options.published else None
+    published = _published(options.published) if options.published else None
     groups = group_paths(list(options.runs))
     for file in report(groups, Path(options.out), published, print, options.at, embed_videos=options.embed_videos):
         print(f"wrote {file}")
     return 0
+
+
+def _published(name: str) -> Path:
+    """The table of published curves, if it is one."""
+    try:
+        with open(name, newline="") as file:
+            header = next(csv.reader(file), [])
+    except OSError as error:
+        raise FlashSACError(f"--published {name}: the file cannot be read ({error.strerror}).") from None
+    except (ValueError, csv.Error):
+        header = []
+    if missing := [column for column in COLUMNS if column not in header]:
+        raise FlashSACError(
+            f"--published {name}: it is no CSV of published curves, it has no column {', '.join(missing)}."
+        )
+    return Path(name)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from flashsac.errors import RunDirectoryError
 from flashsac.experiments.launchers.base import Job, Launcher
-from flashsac.experiments.launchers.process import BUSY, STOPPED
+from flashsac.experiments.launchers.process import BUSY, CANNOT_BEGIN, STOPPED
 from flashsac.experiments.trial import (
     Trial,
     check_same_settings,
@@ -22,6 +22,7 @@ from flashsac.experiments.trial import (
     lacks_diagnostics,
     last_lines,
 )
+from flashsac.runs import layout
 from flashsac.training.interrupts import graceful_stop
 
 POLL = 0.5
@@ -30,6 +31,10 @@ SHOWN = 3
 """How many runs a message names."""
 LOOK_ELSEWHERE = 5.0
 """Seconds between looks at trials that another driver has."""
+STOPPING = (
+    "stopping: the trials that run save a checkpoint first (a trial that is compiling saves when that is done; a minute or "
+    "two). Ctrl-C again ends them at once"
+)
 
 
 class State(enum.Enum):
@@ -41,7 +46,9 @@ class State(enum.Enum):
     """Another driver works on it."""
     FINISHED = "finished"
     FAILED = "failed"
-    STOPPED = "stopped"
+    INTERRUPTED = "interrupted"
+    """It has begun, and nobody works on it."""
+    NOT_STARTED = "not started"
 
 
 @dataclasses.dataclass
@@ -100,6 +107,12 @@ def state_of(trial: Trial) -> State:
     return State.FINISHED if is_finished(trial) else State.WAITING
 
 
+def at_rest(trial: Trial) -> State:
+    """Return the state of an unfinished trial that nobody works on, as its checkpoints show it."""
+    begun = layout.checkpoint_folders(trial.run / layout.CHECKPOINTS)
+    return State.INTERRUPTED if begun else State.NOT_STARTED
+
+
 class Driver:
     """The loop that brings every trial to its end."""
 
@@ -122,7 +135,7 @@ class Driver:
                 raise
             finally:
                 self._view.show(self.statuses)
-        if self._in(State.STOPPED):
+        if self.stopping and self._in(State.INTERRUPTED, State.NOT_STARTED, State.ELSEWHERE):
             return STOPPED
         return 1 if self._in(State.FAILED) else 0
 
@@ -141,7 +154,8 @@ class Driver:
                 break  # the trials keep their order, so a large one is not passed over for ever
             self._start(status)
         self._view.show(self.statuses)
-        return bool(self._in(State.WAITING, State.RUNNING, State.ELSEWHERE))
+        waits_for = [State.WAITING, State.RUNNING] + ([] if self.stopping else [State.ELSEWHERE])
+        return bool(self._in(*waits_for))
 
     def _in(self, *states: State) -> list[Status]:
         return [status for status in self.statuses if status.state in states]
@@ -169,14 +183,14 @@ class Driver:
             status.state = State.FINISHED
             self._view.say(f"finished: {status.trial.name}")
         elif self.stopping:
-            status.state = State.STOPPED
+            status.state = at_rest(status.trial)
         else:
             self._failed(status, code)
 
     def _failed(self, status: Status, code: int) -> None:
         status.failures += 1
         status.reason = _reason(code)
-        again = status.failures <= self._retries
+        again = code != CANNOT_BEGIN and status.failures <= self._retries
         status.state = State.WAITING if again else State.FAILED
         lines = [f"{status.trial.name}: {status.reason}{', it is tried again' if again else ''}. Its last lines:"]
         self._view.say("\n  | ".join([*lines, *last_lines(status.trial)]))
@@ -186,11 +200,11 @@ class Driver:
         self.stopping = True
 
     def _stop_trials(self) -> None:
-        for status in self._in(State.WAITING, State.ELSEWHERE):
-            status.state = State.STOPPED
+        for status in self._in(State.WAITING):
+            status.state = at_rest(status.trial)
         running = [status for status in self._in(State.RUNNING) if not status.told_to_stop]
         if running:
-            self._view.say("stopping: the trials that run save a checkpoint first; Ctrl-C again ends them at once")
+            self._view.say(STOPPING)
         for status in running:
             if status.job is not None:
                 status.job.stop()
@@ -200,7 +214,8 @@ class Driver:
 def _reason(code: int) -> str:
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
-    return {0: "it ended before its last step", STOPPED: "somebody stopped it"}.get(code, f"it ended with code {code}")
+    reasons = {0: "it ended before its last step", CANNOT_BEGIN: "it cannot begin", STOPPED: "somebody stopped it"}
+    return reasons.get(code, f"it ended with code {code}")
 
 
 def sentence(statuses: Sequence[Status]) -> str:

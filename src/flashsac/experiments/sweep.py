@@ -14,7 +14,7 @@ from flashsac.experiments.folders import trial_folder
 from flashsac.experiments.settings import Settings, config_of
 from flashsac.experiments.space import Space
 from flashsac.experiments.trial import Trial, check_of_baseline
-from flashsac.sims.catalog import check_task
+from flashsac.sims.user_names import check_own_task
 
 DEFAULT_VARIANT = "flashsac"
 """The name of the settings as they are, in a sweep that varies nothing."""
@@ -59,7 +59,7 @@ class Sweep:
     def trials(self, out: Path) -> list[Trial]:
         """Return every trial, each checked. The first seed of all comes first, so that part of a sweep compares too."""
         for task in self.tasks:
-            check_task(task)
+            check_own_task(task)
         trials = [
             Trial(
                 task=task,

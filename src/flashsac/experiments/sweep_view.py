@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from flashsac.experiments.driver import State, Status, sentence
+from flashsac.experiments.driver import State, Status, at_rest, sentence
 from flashsac.experiments.sweep_progress import TrialProgress, progress_of, seconds_left
 from flashsac.training.progress import clock, console_of
 
@@ -117,11 +118,17 @@ def lines(statuses: Sequence[Status], slots: int) -> list[str]:
     estimate = (
         "no estimate before a trial has a pace" if left is None else f"about {clock(left)} left, {slots} at a time"
     )
+    statuses = [_resting(status) for status in statuses]
     return [
         *(
-            f"{status.state.value:<10} {status.trial.name:<{width}}  {progress[status.trial.path].step:,}"
+            f"{status.state.value:<11} {status.trial.name:<{width}}  {progress[status.trial.path].step:,}"
             f"/{progress[status.trial.path].steps:,} steps"
             for status in statuses
         ),
         f"{sentence(statuses)}; {estimate}",
     ]
+
+
+def _resting(status: Status) -> Status:
+    """Return a status that nobody waits for."""
+    return dataclasses.replace(status, state=at_rest(status.trial)) if status.state is State.WAITING else status

@@ -213,7 +213,17 @@ def next_command(trial: Trial) -> list[str] | None:
                 remove_tree(trial.run)
         except filelock.Timeout:
             raise RunDirectoryError(f"another process is training in {trial.path}. Wait for it, or stop it.") from None
-    return trial.command()
+    return _with_one_precision(trial).command()
+
+
+def _with_one_precision(trial: Trial) -> Trial:
+    """Return a trial whose precision is not `auto`, but that of its sweep."""
+    if trial.algorithm is not None or trial.config.precision != "auto":
+        return trial
+    from flashsac.experiments.precision import sweep_precision  # imports torch
+
+    precision = sweep_precision(trial.run.parents[2], trial.config.device)
+    return dataclasses.replace(trial, settings=trial.settings | {"precision": precision})
 
 
 def last_lines(trial: Trial, count: int = 12) -> list[str]:

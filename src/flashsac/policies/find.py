@@ -15,7 +15,7 @@ from flashsac.runs import layout
 from flashsac.runs.directory import read_config, read_record, refuse_baseline
 from flashsac.runs.seal import MALFORMED, parse_object
 from flashsac.sims.catalog import check_task
-from flashsac.sims.user_env import file_of, module_of
+from flashsac.sims.user_names import file_of, module_of
 
 
 def load_policy(path: str | Path, checkpoint: str | int | None = None) -> Policy:

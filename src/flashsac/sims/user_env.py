@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import importlib
-import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -14,11 +13,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from flashsac.config.schema import EnvConfig
-from flashsac.errors import FlashSACError, MissingExtra, UnknownTask, UnsupportedSpace
-from flashsac.sims.catalog import find_task, is_gymnasium_id, suite_of, unknown_task
+from flashsac.errors import FlashSACError, MissingExtra, UnsupportedSpace
+from flashsac.sims.catalog import find_task, is_gymnasium_id
 from flashsac.sims.registry import with_options
 from flashsac.sims.simulator import EnvRequest
-from flashsac.system.suggest import nearest
+from flashsac.sims.user_names import check_registered, is_dotted, no_function, no_module, own_module_missing
 
 if TYPE_CHECKING:
     from flashsac.sims.base import VecEnv
@@ -40,25 +39,6 @@ def check_settings(task: Any, config: EnvConfig) -> None:
         )
 
 
-def module_of(task: str) -> str | None:
-    """The module that making the task imports: of module:function and gym:module:ID. None for the tasks of
-    simulators."""
-    if is_gymnasium_id(task):
-        return task.partition(":")[2].rpartition(":")[0] or None
-    return None if suite_of(task) is not None else task.partition(":")[0]
-
-
-def file_of(module: str) -> str:
-    """The place that a module, or the package that it lies in, would be imported from. Nothing is imported."""
-    try:
-        found = _find(module)
-    except ValueError:  # a module that was made in memory
-        found = None
-    if found is None:
-        return "not found here"
-    return found.origin or ", ".join(found.submodule_search_locations or ())
-
-
 def from_gymnasium_id(task: str, request: EnvRequest) -> VecEnv:
     """Environments for gym:ID, or for gym:package:ID, where importing the package registers the id."""
     import gymnasium
@@ -67,25 +47,12 @@ def from_gymnasium_id(task: str, request: EnvRequest) -> VecEnv:
 
     env_id = task.split(":", 1)[1]
     package, _, name = env_id.rpartition(":")
-    try:
-        if package:
+    if package:
+        try:
             _import(package)
-        gymnasium.spec(name)
-    except ModuleNotFoundError as error:
-        raise UnknownTask(
-            f"{task}: there is no module '{error.name}', neither installed nor in {Path.cwd()}. Install it, or run from its directory."
-        ) from error
-    except gymnasium.error.Error as error:
-        near = " or ".join(f"gym:{known}" for known in nearest(name, gymnasium.registry))
-        hint = f" Did you mean {near}?" if near else ""
-        advice = (
-            f"{package} was imported and does not register it"
-            if package
-            else f"If a package registers it: gym:package:{name}"
-        )
-        raise UnknownTask(
-            f"Gymnasium knows no environment '{name}'.{hint} {advice}. Or name a function that makes it: module:function."
-        ) from error
+        except ModuleNotFoundError as error:
+            raise no_module(task, error.name) from error
+    check_registered(name, package)
     try:
         return make_gymnasium(
             env_id,
@@ -101,21 +68,16 @@ def from_gymnasium_id(task: str, request: EnvRequest) -> VecEnv:
 def import_factory(task: str) -> Callable[[], Any]:
     """The function that module:function names."""
     module_name, _, function = task.partition(":")
-    if not all(part.isidentifier() for part in module_name.split(".")):
-        raise unknown_task(task)
+    if not is_dotted(module_name):
+        raise own_module_missing(task, module_name)
     try:
         module = _import(module_name)
     except ModuleNotFoundError as error:
         if error.name != module_name.split(".")[0]:
             raise
-        raise UnknownTask(
-            f"{unknown_task(task)} If '{module_name}' is a module of your own: it was not found from {Path.cwd()}; run from its "
-            "directory, or set PYTHONPATH."
-        ) from error
+        raise own_module_missing(task, module_name) from error
     if not hasattr(module, function):
-        raise UnknownTask(
-            f"module '{module_name}' ({file_of(module_name)}) has no function '{function}' that makes an environment."
-        )
+        raise no_function(module_name, function, [name for name, value in vars(module).items() if callable(value)])
     return getattr(module, function)
 
 
@@ -129,11 +91,6 @@ def _import(module: str) -> ModuleType:
     if importlib.util.find_spec(module.split(".")[0]) is None:
         sys.path.append(str(Path.cwd()))
     return importlib.import_module(module)
-
-
-def _find(module: str) -> importlib.machinery.ModuleSpec | None:
-    top = module.split(".")[0]
-    return importlib.util.find_spec(top) or importlib.machinery.PathFinder.find_spec(top, [str(Path.cwd())])
 
 
 def from_source(source: Any, config: EnvConfig, name: str, *, render: bool = False) -> VecEnv:

@@ -46,7 +46,7 @@ def console_of(quiet: bool = False) -> Any:
     from rich.console import Console
 
     stdout: Any = _Stdout()
-    return Console(file=stdout, highlight=False, quiet=quiet, soft_wrap=True)
+    return Console(file=stdout, highlight=False, emoji=False, quiet=quiet, soft_wrap=True)
 
 
 class Progress:
@@ -56,6 +56,7 @@ class Progress:
     def __init__(self, total: int, quiet: bool = False):
         self._console = console_of(quiet)
         self._total, self._quiet, self._said = total, quiet, 0.0
+        self._about = ""  # before a total that is an estimate
         self._shown = (0, 0.0)  # step and training seconds of the last line
         self._pace: tuple[int, float] | None = None  # step and time of the first row after learning began
         self._warm_up = ""
@@ -71,7 +72,7 @@ class Progress:
             from rich.progress import Progress as Bar
 
             self._bar = Bar(
-                TextColumn("{task.completed:,}/{task.total:,} steps"),
+                TextColumn("{task.completed:,}/{task.fields[about]}{task.total:,} steps"),
                 BarColumn(),
                 TextColumn("{task.fields[note]}"),
                 TimeElapsedColumn(),
@@ -79,13 +80,13 @@ class Progress:
                 console=self._console,
             )
             self._bar.start()
-            self._id = self._bar.add_task("", total=self._total, completed=start, note="", left="")
+            self._id = self._bar.add_task("", total=self._total, completed=start, note="", left="", about="")
 
     def expect(self, total: int) -> None:
-        """Correct the step at which the run ends, where time decides."""
-        self._total = total
+        """Correct the step at which the run ends, where time decides. It is an estimate until then."""
+        self._total, self._about = total, "about "
         if self._bar:
-            self._bar.update(self._id, total=total)
+            self._bar.update(self._id, total=total, about=self._about)
 
     def say(self, text: str) -> None:
         self._console.print(text, markup=False)
@@ -112,7 +113,7 @@ class Progress:
         new = step - self._shown[0]
         rate = f"{new / taken if taken > 0 else row['steps_per_second']:.0f} steps/s" if new else ""
         self._shown = (step, seconds)
-        self.say("  ".join(filter(None, (f"step {step:>9,}/{self._total:,}", note, rate, left))))
+        self.say("  ".join(filter(None, (f"step {step:>9,}/{self._about}{self._total:,}", note, rate, left))))
 
     def _left(self, step: int, learning: bool) -> str:
         """The time left, at the pace since learning began. Random steps and compiling say nothing about it, so they do

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 from flashsac.config.schema import TrainConfig
 from flashsac.robots.catalog import ROBOTS
+from flashsac.runs import layout
 from flashsac.runs.directory import read_config
-from flashsac.sims.user_env import module_of
+from flashsac.runs.metrics_file import Row
+from flashsac.sims.user_names import module_of, name_of
 from flashsac.training.trainer import Result
 
 ENOUGH_UPDATES = 10_000
 """Fewer updates than this rarely learn anything (docs/tuning.md)."""
 
 
-def summary(result: Result) -> str:
-    """Return the text for a finished or interrupted run."""
+def summary(result: Result, source: Any = None) -> str:
+    """Return the text for a finished or interrupted run. `source` is what made its environments, if the user handed
+    it over."""
     run_dir = result.run_dir
     task, config = read_config(run_dir)
-    named = named_task(task)
+    named = named_task(task, source)
     if result.interrupted:
         return f"\nsaved at step {result.step:,}. Go on with:\n  flashsac resume {run_dir}{named}"
-    lines = [("it had " if result.was_finished else "\n") + _outcome(result, config)]
-    lines += _too_short(result, config)
-    made = {
-        "videos/final.mp4": "the robot",
-        "checkpoints/best.safetensors": "the best policy",
-        "metrics.csv": "the numbers",
-    }
-    lines += [f"  {run_dir / name}  ({what})" for name, what in made.items() if (run_dir / name).exists()]
+    lines = [("it had " if result.was_finished else "\n") + outcome(result.step, result.row, config, result.best)]
+    lines += [*_too_short(result, config), *files_made(run_dir)]
     drawable = result.video is not None or (not config.video and not task.startswith("custom:"))
     commands = (
         (f"play {run_dir}{named}", drawable),
@@ -39,21 +38,31 @@ def summary(result: Result) -> str:
     return "\n".join([*lines, "next:", *(f"  flashsac {command}" for command, useful in commands if useful)])
 
 
-def named_task(task: str) -> str:
+def named_task(task: str, source: Any = None) -> str:
     """What a command on such a run needs beside the run: code of the user's own runs only when it is asked for."""
-    own = "module:function" if task.startswith("custom:") else task
+    own = (name_of(source) or "module:function") if task.startswith("custom:") else task
     return f" --task {own}" if module_of(task) else ""
 
 
-def _outcome(result: Result, config: TrainConfig) -> str:
-    row = result.row
-    text = f"trained {result.step:,} steps in {row.get('seconds', 0) / 60:.1f} minutes (evaluations not counted)"
+def files_made(run_dir: Path) -> list[str]:
+    """Return one line for every file of a run that people look at."""
+    made = {
+        f"{layout.VIDEOS}/final.mp4": "the robot",
+        f"{layout.CHECKPOINTS}/{layout.BEST}": "the best policy",
+        layout.METRICS: "the numbers",
+    }
+    return [f"  {run_dir / name}  ({what})" for name, what in made.items() if (run_dir / name).exists()]
+
+
+def outcome(step: int, row: Row, config: TrainConfig, best: float = math.nan) -> str:
+    """Return what a run came to, by its last row of metrics."""
+    text = f"trained {step:,} steps in {row.get('seconds', 0) / 60:.1f} minutes (evaluations not counted)"
     if (score := row.get("eval_return")) is None:
         return text
     episodes = config.eval.episodes - int(row.get("eval_void", 0))
     spread = f" ± {row['eval_return_std']:.1f}" if "eval_return_std" in row else ""
-    best = f" (best {result.best:.1f})" if math.isfinite(result.best) else ""
-    return f"{text}, evaluated return {score:.1f}{spread} over {episodes} episodes{best}"
+    highest = f" (best {best:.1f})" if math.isfinite(best) else ""
+    return f"{text}, evaluated return {score:.1f}{spread} over {episodes} episodes{highest}"
 
 
 def _too_short(result: Result, config: TrainConfig) -> list[str]:

@@ -146,7 +146,8 @@ class BaselineRun:
             row |= source.metrics.take()
             row |= {"invalid": source.invalid, "seconds": clock.seconds, "steps_per_second": rate}
             self.log.write(row)
-            self.progress.expect(self.schedule.expected_steps(source.step_count, clock.seconds))
+            if self.schedule.seconds is not None:
+                self.progress.expect(self.schedule.expected_steps(source.step_count, clock.seconds))
             self.progress.row(row)
         clock.start(source.step_count)  # evaluation is not training time
 

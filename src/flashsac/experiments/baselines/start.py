@@ -16,7 +16,9 @@ from flashsac.policies.video import draw_apart
 from flashsac.runs import layout
 from flashsac.runs.directory import Run
 from flashsac.runs.metrics import read_metrics
+from flashsac.runs.metrics_file import Row
 from flashsac.training.progress import Progress
+from flashsac.training.summary import files_made, named_task, outcome
 
 VIDEO = "final.mp4"
 SECONDS = 10.0
@@ -71,17 +73,28 @@ def _finish(session: BaselineRun) -> int:
         stopped = session.train()
     finally:
         run.close()
+    named = named_task(plan.task)
     if stopped:
-        print(f"\nsaved at step {session.source.step_count:,}. Go on with:\n  flashsac resume {run.path}", flush=True)
+        print(
+            f"\nsaved at step {session.source.step_count:,}. Go on with:\n  flashsac resume {run.path}{named}",
+            flush=True,
+        )
         return 130
     if plan.config.video:
         _film(run.path, plan.task)
     row = next(iter(read_metrics(run.path / layout.METRICS)[-1:]), {})
-    score = f", evaluated return {row['eval_return']:.1f}" if "eval_return" in row else ""
-    taken = row.get("seconds", 0.0) / 60
-    print(f"\ntrained {session.source.step_count:,} steps in {taken:.1f} minutes (evaluations not counted){score}")
-    print(f"next:\n  flashsac report {run.path} OTHER_RUN ... --out {run.path}/curves", flush=True)
+    lines = [f"\n{outcome(session.source.step_count, row, plan.config)}", *files_made(run.path), *_next(run.path, row)]
+    print("\n".join(lines), flush=True)
     return 0
+
+
+def _next(run_dir: Path, row: Row) -> list[str]:
+    """The commands that draw the run, alone and with those beside it."""
+    if "eval_return" not in row:
+        return []
+    beside = [file for file in run_dir.parent.glob(f"*/{layout.METRICS}") if file.parent != run_dir]
+    places = [run_dir, run_dir.parent] if beside else [run_dir]
+    return ["next:", *(f"  flashsac report {place} --out {place / 'curves'}" for place in places)]
 
 
 def _film(run_dir: Path, task: str) -> None:

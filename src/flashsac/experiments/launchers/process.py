@@ -14,6 +14,8 @@ from flashsac.system.children import SAFE_PATH
 
 BUSY = 75
 """The exit code of a process that found its trial in the hands of another one."""
+CANNOT_BEGIN = 2
+"""The exit code of a command that would fail again: its arguments, its task, or something that is not installed."""
 STOPPED = 130
 """The exit code of a run that was told to stop, and saved a checkpoint."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
