@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ.setdefault("MUJOCO_GL", "egl")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell lets its background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from pathlib import Path
 

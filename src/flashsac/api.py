@@ -24,7 +24,9 @@ from flashsac.runs.inherit import starting_defaults
 from flashsac.runs.metrics import read_metrics
 from flashsac.sims.defaults import default_config
 from flashsac.sims.user_env import is_only_one
+from flashsac.training.distributed import join_ranks
 from flashsac.training.hooks import Hooks
+from flashsac.training.shared_run import led_run
 from flashsac.training.start import checked_device, new_run, resume_run
 from flashsac.training.start_from import find_parent, for_more_steps, require_same_networks
 from flashsac.training.summary import named_task, summary
@@ -95,12 +97,13 @@ def resume(
     """
     if new_run_dir is not None and steps is None:
         raise FlashSACError("a run is resumed where it is. For more steps in a new run directory, give --steps too.")
-    run = Run.open(run_dir)
+    ranks = join_ranks()
+    run = led_run(ranks, lambda: Run.open(run_dir))
     problem = _why_not_resume(run, env, trust_run)
     if steps is not None:
         return _continue(run, env, problem, device, steps, new_run_dir, quiet, hooks)
     store = CheckpointStore(run.path, run.task, record=run.record)
-    if (step := store.reached(run.config.steps)) is not None:
+    if (step := ranks.share(store.reached(run.config.steps))[0]) is not None:
         run.close()
         if not quiet:
             for note in run.notes:
@@ -123,7 +126,7 @@ def resume(
         run.close()
         raise
     task = run.task if env is None else env
-    return _train_and_film(resume_run(run, task, quiet=quiet, hooks=hooks), task, quiet)
+    return _train_and_film(resume_run(run, task, quiet=quiet, hooks=hooks, ranks=ranks), task, quiet)
 
 
 def _continue(
@@ -163,7 +166,7 @@ def _why_not_resume(run: Run, env: Any, trust_run: bool) -> FlashSACError | None
 
 
 def _train_and_film(trainer: Trainer, task: Any, quiet: bool) -> Result:
-    run = trainer.session.run
+    run, quiet = trainer.session.run, quiet or trainer.session.ranks.rank > 0
     result = trainer.train()
     if run.config.video and not result.interrupted:
         result.video = _film(run, task, quiet)

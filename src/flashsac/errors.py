@@ -30,6 +30,18 @@ class BadSimulation(FlashSACError):
     """The simulator returned too many NaN or Inf values, or arrays of the wrong shape."""
 
 
+class RankLost(FlashSACError):
+    """Another process of a run over several is gone, or cannot be reached."""
+
+
+class LeadFailed(FlashSACError):
+    """The first process of a run could not begin, and has said why."""
+
+
+class RanksDiffer(FlashSACError):
+    """The processes of a run hold different weights."""
+
+
 class Diverged(FlashSACError):
     """The networks hold NaN or Inf."""
 

@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         meant = did_you_mean(arguments[0], COMMANDS)
         print(f"error: there is no command '{arguments[0]}'.{meant}\n\n{USAGE}", file=sys.stderr)
         return 2
-    from flashsac.errors import CannotBegin, FlashSACError, UntrustedRun
+    from flashsac.errors import CannotBegin, FlashSACError, LeadFailed, UntrustedRun
     from flashsac.system.children import SAFE_PATH
     from flashsac.system.memory import use_large_pages
 
@@ -75,8 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
     use_large_pages()
     try:
         return importlib.import_module(f"flashsac.cli.{arguments[0]}").main(arguments[1:])
+    except LeadFailed:
+        return 1
     except FlashSACError as error:
-        print("\n".join((f"error: {error}", *_notes(error))), file=sys.stderr)
+        print("\n".join((f"{_who()}error: {error}", *_notes(error))), file=sys.stderr)
         if isinstance(error, UntrustedRun):
             print(f"to allow it:\n  flashsac {shlex.join([*arguments, '--task', error.task])}", file=sys.stderr)
         return 2 if isinstance(error, CannotBegin) else 1
@@ -102,6 +104,11 @@ def main(arguments: list[str] | None = None) -> int:
         line = f"stopped at once{'; checkpoints that were saved before are whole' if training else ''}"
         print("\n".join((line, *_notes(error))), file=sys.stderr)
         return 130
+
+
+def _who() -> str:
+    """Which of several processes speaks."""
+    return f"rank {os.environ['RANK']}: " if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ else ""
 
 
 def _notes(error: BaseException) -> list[str]:

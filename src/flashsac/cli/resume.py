@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from flashsac.cli.parsing import Run, TrustRun, parse
+from flashsac.cli.ranks import NumberOfRanks, without_ranks, world
 from flashsac.errors import FlashSACError
 
 REFUSAL = """\
@@ -31,6 +32,7 @@ class ResumeOptions:
     then that of a run of this length."""
     run_dir: str | None = None
     """Directory of the new run, with --steps (default: runs/TASK/DATE-seed)."""
+    ranks: NumberOfRanks = 1
 
 
 def main(arguments: list[str]) -> int:
@@ -40,11 +42,18 @@ def main(arguments: list[str]) -> int:
     from flashsac.runs.directory import is_baseline, read_record
 
     if is_baseline(read_record(options.run)):
-        if options.steps or options.run_dir:
-            raise FlashSACError("a baseline goes on as it began, where it lies: leave --steps and --run-dir out.")
+        if options.steps or options.run_dir or options.ranks > 1:
+            raise FlashSACError(
+                "a baseline goes on as it began, where it lies: leave --steps, --run-dir and --ranks out."
+            )
         from flashsac.experiments.baselines.start import resume
 
         return resume(options.run, options.task, device=options.device, trust_run=options.trust_run)
+    world(options.ranks)
+    if options.ranks > 1:
+        from flashsac.training.launch import launch
+
+        return launch(["resume", *without_ranks(arguments)], options.ranks)
     from flashsac import api
 
     result = api.resume(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
 from flashsac.cli.parsing import HELP, parse
+from flashsac.cli.ranks import NumberOfRanks, has_begun, restarted, without_ranks, world
 from flashsac.config.schema import PresetName, TrainConfig
+from flashsac.errors import UsageError
 from flashsac.runs.inherit import starting_defaults
 from flashsac.sims.capacity import check_memory
 from flashsac.sims.catalog import check_task, find_task
@@ -34,6 +36,9 @@ class TrainOptions:
     schedule. The networks then default to those of that run. (docs/tutorials/continue.md)"""
     from_replay: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Copy the transitions of the replay of the --from run too. Otherwise its policy collects the warm-up."""
+    ranks: NumberOfRanks = 1
+    batch: Annotated[Literal["total", "per-rank"], tyro.conf.arg(name="batch")] = "total"
+    """What --agent.batch-size counts with several ranks: the rows of all of them, or of each one."""
 
 
 def main(arguments: list[str]) -> int:
@@ -52,12 +57,30 @@ def main(arguments: list[str]) -> int:
         TrainOptions(task=tyro.MISSING, config=defaults, preset=preset),
         f"Train {chosen.task or 'a robot'}. The defaults shown are those of the preset {preset}, {whose}.",
     )
+    count, here = world(options.ranks)
+    if count > 1 and options.config.run_dir is None:
+        raise UsageError(
+            "where to? Several ranks need a directory that they find again when they are restarted: --run-dir DIR"
+        )
+    config = options.config
+    if options.batch == "per-rank":
+        config = dataclasses.replace(
+            config, agent=dataclasses.replace(config.agent, batch_size=config.agent.batch_size * count)
+        )
     if known := find_task(options.task):  # before torch and the simulator are loaded, so that a refusal comes at once
-        env = options.config.env
+        env = dataclasses.replace(config.env, num_envs=config.env.num_envs * here // count)
         check_memory(known, choose_simulator(known, env), EnvRequest.of(env, options.config.device))
+    if options.ranks > 1:
+        from flashsac.training.launch import launch
+
+        return launch(["train", *without_ranks(arguments)], options.ranks)
+    if restarted() and not has_begun(str(config.run_dir)):
+        return 1  # what was wrong before the first checkpoint is still wrong
     from flashsac import api
 
-    result = api.train(options.task, options.config, from_run=options.from_run, from_replay=options.from_replay)
+    if restarted():
+        return api.resume(str(config.run_dir), options.task).exit_code
+    result = api.train(options.task, config, from_run=options.from_run, from_replay=options.from_replay)
     return result.exit_code
 
 

@@ -14,14 +14,20 @@ from flashsac.core.exploration import RepeatedNoise
 from flashsac.core.optimizer import adam_step_size
 from flashsac.core.replay import Replay, to_device_async
 from flashsac.core.reward_scale import NoRewardScale, RewardScale
+from flashsac.core.sync import ALONE, Sync
 from flashsac.core.update import Learner, Metrics, StepSizes, UpdateNoise
 from flashsac.types import Batch, Compiler, EnvSpec, Obs, Step, usable_reward
+
+RANK_STRIDE = 1_000_003
+"""Between the seeds of two ranks. The seeds of runs are closer together."""
 
 
 class Agent:
     """FlashSAC for one simulator. `total_updates` is the length of the learning-rate schedule.
 
     In the warm-up the agent acts at random, or with `policy_collects` by its policy, which was loaded from another run.
+    With a `sync` of several ranks, each has its share of the environments, the replay, the warm-up and the batch. The
+    networks are the same on all.
     """
 
     METRICS: ClassVar[dict[str, str]] = {
@@ -42,18 +48,24 @@ class Agent:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         compiler: Compiler = lambda function: function,
+        sync: Sync = ALONE,
     ):
         self.spec, self.config, self.replay = spec, config, replay
+        self.batch_size = config.batch_size // sync.ranks
+        """Rows of the batch that this rank draws."""
+        self.warmup = math.ceil(config.warmup / sync.ranks)
+        """Transitions that this rank collects before learning starts."""
         self.device = torch.device(device)
         self.total_updates = max(1, total_updates)
         self.updates, self.policy_collects = 0, policy_collects
         # Own generators on the CPU draw all random numbers: the same on every device, saved with the agent, and
         # independent of the global random state.
-        self.acting_rng = torch.Generator().manual_seed(seed)
-        self.learning_rng = torch.Generator().manual_seed(seed + 1)
+        own_seed = seed + sync.rank * RANK_STRIDE
+        self.acting_rng = torch.Generator().manual_seed(own_seed)
+        self.learning_rng = torch.Generator().manual_seed(own_seed + 1)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.learner = Learner(spec, config, self.device, dtype)
+            self.learner = Learner(spec, config, self.device, dtype, sync)
         self._explore = compiler(self.learner.explore)
         self._update_critic: Callable[..., Metrics] = compiler(self.learner.update_critic)
         self._update_both: Callable[..., Metrics] = (
@@ -70,7 +82,9 @@ class Agent:
             self.device,
         )
         self.reward_scale = (
-            RewardScale(spec.num_envs, config.discount, config.value_max, spec.device, guard=config.reward_guard)
+            RewardScale(
+                spec.num_envs, config.discount, config.value_max, spec.device, guard=config.reward_guard, sync=sync
+            )
             if config.reward_scaling
             else NoRewardScale(spec.device)
         )
@@ -78,7 +92,7 @@ class Agent:
     @property
     def ready_to_learn(self) -> bool:
         """True once the warm-up is collected. A lost replay makes it False until as much is collected again."""
-        return self.replay.collected >= self.config.warmup and self.replay.ready
+        return self.replay.collected >= self.warmup and self.replay.ready
 
     @torch.no_grad()
     def act(self, obs: Obs) -> Tensor:
@@ -105,7 +119,7 @@ class Agent:
 
     def draw_update(self, generator: torch.Generator) -> tuple[Batch, Tensor, UpdateNoise, StepSizes]:
         """What the next update takes: batch, reward scale, noise and step sizes. `generator` draws all of it."""
-        size = self.config.batch_size
+        size = self.batch_size
         batch = self.replay.sample(size, generator, self.device)
         gaussian = torch.randn(2, size, self.spec.action_dim, generator=generator, device="cpu")
         draws = (self.learner.transform.draw(size, generator), *gaussian)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from flashsac.config.schema import AgentConfig
 from flashsac.core.low_precision import LowPrecisionMatmul
+from flashsac.core.sync import ALONE, Sync, whole_moments
 
 ALL_ROWS = slice(None)
 MOMENTUM = 0.01
@@ -52,15 +53,17 @@ class Linear(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """BatchNorm for each member over its own batch. `train` is an argument, not a mode: one update uses both."""
+    """BatchNorm for each member over its own batch. `train` is an argument, not a mode: one update uses both.
+
+    The batch is that of all ranks together, so its statistics do not depend on how many share the work."""
 
     eps = 1e-5
     running_mean: Tensor
     running_var: Tensor
 
-    def __init__(self, members: int, width: int, momentum: float = MOMENTUM):
+    def __init__(self, members: int, width: int, sync: Sync, momentum: float = MOMENTUM):
         super().__init__()
-        self.momentum = momentum
+        self.sync, self.momentum = sync, momentum
         self.scale = nn.Parameter(torch.ones(members, 1, width))
         self.bias = nn.Parameter(torch.zeros(members, 1, width))
         self.register_buffer("running_mean", torch.zeros(members, 1, width))
@@ -70,7 +73,9 @@ class BatchNorm(nn.Module):
         """x: (members, batch, width). A training pass also moves the running statistics."""
         if train:
             var, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)  # (members, 1, width)
-            unbiased = var.detach() * (x.shape[1] / (x.shape[1] - 1))
+            mean, var = whole_moments(self.sync, mean, var)
+            rows = x.shape[1] * self.sync.ranks
+            unbiased = var.detach() * (rows / (rows - 1))
             self.running_mean.lerp_(mean.detach(), self.momentum)
             self.running_var.lerp_(unbiased, self.momentum)
         else:
@@ -112,12 +117,12 @@ class Block(nn.Module):
     It expands fourfold, then contracts. The second ReLU comes before the residual sum.
     """
 
-    def __init__(self, members: int, width: int, *, residual: bool, batch_norm: bool, dtype: torch.dtype):
+    def __init__(self, members: int, width: int, *, residual: bool, batch_norm: bool, dtype: torch.dtype, sync: Sync):
         super().__init__()
         self.expand = Linear(members, width, 4 * width, dtype=dtype)
-        self.expand_norm = BatchNorm(members, 4 * width) if batch_norm else NoNorm()
+        self.expand_norm = BatchNorm(members, 4 * width, sync) if batch_norm else NoNorm()
         self.contract = Linear(members, 4 * width, width, dtype=dtype)
-        self.contract_norm = BatchNorm(members, width) if batch_norm else NoNorm()
+        self.contract_norm = BatchNorm(members, width, sync) if batch_norm else NoNorm()
         self.residual = residual
 
     def forward(self, x: Tensor, train: bool) -> Tensor:
@@ -141,12 +146,14 @@ class Backbone(nn.Module):
         rms_norm: bool = True,
         input_momentum: float = MOMENTUM,
         dtype: torch.dtype = torch.float32,
+        sync: Sync = ALONE,
     ):
         super().__init__()
-        self.input_norm = BatchNorm(members, inputs, input_momentum) if batch_norm else NoNorm()
+        self.input_norm = BatchNorm(members, inputs, sync, input_momentum) if batch_norm else NoNorm()
         self.embed = Linear(members, inputs, width, dtype=dtype)
         self.blocks = nn.ModuleList(
-            Block(members, width, residual=residual, batch_norm=batch_norm, dtype=dtype) for _ in range(blocks)
+            Block(members, width, residual=residual, batch_norm=batch_norm, dtype=dtype, sync=sync)
+            for _ in range(blocks)
         )
         self.output_norm = RMSNorm(members, width) if rms_norm else nn.Identity()
         self.members = members
@@ -200,20 +207,27 @@ class FeatureSource(Protocol):
     def momentum(self) -> float: ...
 
 
-def make_actor(config: AgentConfig, encoder: FeatureSource, action_dim: int, dtype: torch.dtype) -> Actor:
+def make_actor(
+    config: AgentConfig, encoder: FeatureSource, action_dim: int, dtype: torch.dtype, sync: Sync = ALONE
+) -> Actor:
     """The actor that `config` describes. Training and saved policies both build it here."""
-    return Actor(encoder.widths[0], action_dim, config.actor_width, **_backbone(config, encoder, dtype))
+    return Actor(encoder.widths[0], action_dim, config.actor_width, **_backbone(config, encoder, dtype, sync))
 
 
 def make_critic(
-    config: AgentConfig, encoder: FeatureSource, action_dim: int, outputs: int, dtype: torch.dtype
+    config: AgentConfig,
+    encoder: FeatureSource,
+    action_dim: int,
+    outputs: int,
+    dtype: torch.dtype,
+    sync: Sync = ALONE,
 ) -> Critic:
     """The critic ensemble that `config` describes; `outputs` comes from the value head."""
     inputs = encoder.widths[1] + action_dim
-    return Critic(config.critics, inputs, config.critic_width, outputs, **_backbone(config, encoder, dtype))
+    return Critic(config.critics, inputs, config.critic_width, outputs, **_backbone(config, encoder, dtype, sync))
 
 
-def _backbone(config: AgentConfig, encoder: FeatureSource, dtype: torch.dtype) -> dict[str, Any]:
+def _backbone(config: AgentConfig, encoder: FeatureSource, dtype: torch.dtype, sync: Sync) -> dict[str, Any]:
     """The settings that shape both backbones. A new network switch is added here and in the schema."""
     return dict(
         blocks=config.blocks,
@@ -222,6 +236,7 @@ def _backbone(config: AgentConfig, encoder: FeatureSource, dtype: torch.dtype) -
         rms_norm=config.rms_norm,
         input_momentum=encoder.momentum,
         dtype=dtype,
+        sync=sync,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from flashsac.core.sync import ALONE, Sync, whole_statistics
+
 EPSILON = 1e-8
 """The constant that eq. 6 adds to the variance."""
 
@@ -24,7 +26,9 @@ class RewardScale:
         device: torch.device | str = "cpu",
         *,
         guard: bool = True,
+        sync: Sync = ALONE,
     ):
+        self.sync = sync
         self.discount = discount
         self.value_max = value_max
         self.returns = torch.zeros(num_envs, dtype=torch.float64, device=device)  # G, (envs,)
@@ -56,8 +60,9 @@ class RewardScale:
         self.returns.zero_()
 
     def scale(self) -> Tensor:
-        """Eq. 6: the divisor of rewards, a scalar."""
-        count, _, squares, largest = self.stats if self._guard is None else self._guard.trusted(self.stats)
+        """Eq. 6: the divisor of rewards, a scalar. It covers the environments of all ranks."""
+        stats = self.stats if self._guard is None else self._guard.trusted(self.stats)
+        count, _, squares, largest = whole_statistics(self.sync.gather(stats))
         variance = squares / count.clamp_min(1.0)
         return torch.maximum((variance + EPSILON).sqrt(), largest / self.value_max).float()
 

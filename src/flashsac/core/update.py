@@ -18,6 +18,7 @@ from flashsac.core.encoders.build import make_encoder
 from flashsac.core.encoders.state import Features
 from flashsac.core.networks import Half, make_actor, make_critic
 from flashsac.core.optimizer import Adam
+from flashsac.core.sync import ALONE, Sync
 from flashsac.core.transforms import make_transform
 from flashsac.types import Batch, EnvSpec, Obs
 
@@ -57,9 +58,17 @@ class Learner:
         "action_std": "mean standard deviation of the policy before tanh, in units of the action range [-1, 1]",
     }
 
-    def __init__(self, spec: EnvSpec, config: AgentConfig, device: torch.device, dtype: torch.dtype = torch.float32):
+    def __init__(
+        self,
+        spec: EnvSpec,
+        config: AgentConfig,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        sync: Sync = ALONE,
+    ):
         # The choices. Privileged observations reach the critic through the encoder (EnvSpec.critic_group).
-        self.encoder = make_encoder(spec, config, dtype).to(device)
+        self.sync = sync
+        self.encoder = make_encoder(spec, config, dtype, sync).to(device)
         self.value: losses.ValueHead = (
             losses.CategoricalValue(config.atoms, config.value_max, device)
             if config.value == "categorical"
@@ -71,8 +80,8 @@ class Learner:
         self.target_rate = config.target_rate
         self.entropy_target = losses.entropy_target(spec.action_dim, config.target_std)
 
-        self.actor = make_actor(config, self.encoder, spec.action_dim, dtype).to(device)
-        self.critic = make_critic(config, self.encoder, spec.action_dim, self.value.outputs, dtype).to(device)
+        self.actor = make_actor(config, self.encoder, spec.action_dim, dtype, sync).to(device)
+        self.critic = make_critic(config, self.encoder, spec.action_dim, self.value.outputs, dtype, sync).to(device)
         self.log_temperature = nn.Parameter(torch.tensor(config.initial_temperature, device=device).log())
         self.project(self.actor)
         self.project(self.critic)
@@ -131,11 +140,16 @@ class Learner:
         """Policy (eq. 2), then temperature (towards the entropy target of eq. 7)."""
         temperature = self.log_temperature.detach().exp()
         loss, log_prob, log_std = self.actor_loss(features, next_features, noise)
-        self.actor_optimizer.step(torch.autograd.grad(loss, self.actor_parameters), step_size)
-        self.project(self.actor)
-
         temperature_loss = losses.temperature_loss(self.log_temperature, log_prob, self.entropy_target)
-        self.temperature_optimizer.step(torch.autograd.grad(temperature_loss, [self.log_temperature]), step_size)
+        gradients = self.sync.mean(
+            [
+                *torch.autograd.grad(loss, self.actor_parameters),
+                *torch.autograd.grad(temperature_loss, [self.log_temperature]),
+            ]
+        )
+        self.actor_optimizer.step(gradients[:-1], step_size)
+        self.project(self.actor)
+        self.temperature_optimizer.step(gradients[-1:], step_size)
         return {
             "actor_loss": loss.detach(),
             "entropy": -log_prob.detach().mean(),
@@ -172,7 +186,8 @@ class Learner:
         """Critics and encoder (eq. 4 and 5), then the target critics (eq. 3)."""
         loss, out = self.critic_loss(features, next_features, batch, reward_scale, noise)
         auxiliary_loss, auxiliary_metrics = self.encoder.auxiliary_loss(batch)
-        gradients = torch.autograd.grad(loss + auxiliary_loss, [*self.critic_parameters, *self.encoder_parameters])
+        parameters = [*self.critic_parameters, *self.encoder_parameters]
+        gradients = self.sync.mean(torch.autograd.grad(loss + auxiliary_loss, parameters))
         self.critic_optimizer.step(gradients[: len(self.critic_parameters)], step_size)
         self.encoder_optimizer.step(gradients[len(self.critic_parameters) :], step_size)
         self.project(self.critic)

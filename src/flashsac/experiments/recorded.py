@@ -16,7 +16,7 @@ from flashsac.runs import layout
 from flashsac.runs.directory import read_record, settings_of
 from flashsac.runs.metrics_file import Row, read_metrics
 
-WITHOUT_RUNS = {layout.CHECKPOINTS, layout.REPLAY, layout.RING, layout.TENSORBOARD, layout.VIDEOS}
+WITHOUT_RUNS = {layout.CHECKPOINTS, layout.REPLAY, layout.RING, layout.RANKS, layout.TENSORBOARD, layout.VIDEOS}
 """Folders of a run directory that are not searched for further runs."""
 
 

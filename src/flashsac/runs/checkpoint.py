@@ -50,6 +50,8 @@ class Checkpoint:
     state: dict[str, Any]
     pieces: list[dict[str, Any]]
     """The pieces of the replay that are whole, in the order they were written."""
+    filled: bool = False
+    """True if the replay holds them already."""
 
     def lost_steps(self, first: int, stop: int) -> list[tuple[int, int]]:
         """The ranges of the replay's steps [first, stop) that no piece holds."""
@@ -203,6 +205,12 @@ class CheckpointStore:
         for path in layout.checkpoint_folders(self.folder)[self.keep :]:
             remove_tree(path)
         self.delete_unused()
+
+    def discard_after(self, step: int) -> None:
+        """Delete the checkpoints after a step."""
+        for path in layout.checkpoint_folders(self.folder):
+            if layout.step_of(path) > step:
+                remove_tree(path)
 
     def delete_unused(self) -> None:
         """Delete what no checkpoint needs: pieces of the replay and unfinished files, also those of a process that was

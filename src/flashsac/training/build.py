@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
+from flashsac.config.schema import TrainConfig
 from flashsac.core.agent import Agent
 from flashsac.core.encoders.build import ENCODERS
 from flashsac.core.replay import Replay
@@ -32,8 +33,9 @@ from flashsac.training.health import SimulatorWatch
 from flashsac.training.hooks import Hooks, declared_metrics
 from flashsac.training.precision import DTYPES, precision_notes
 from flashsac.training.progress import Progress
+from flashsac.training.ranks import ONE_RANK, Ranks
 from flashsac.training.replay_storage import make_replay, remove_ring
-from flashsac.training.saving import restore
+from flashsac.training.restoring import restore
 from flashsac.training.session import Session
 from flashsac.training.start_from import begin_from_parent
 from flashsac.training.trainer import Trainer
@@ -62,6 +64,7 @@ def build_trainer(
     resume: bool = False,
     hooks: Sequence[Hooks] = (),
     notes: Sequence[str] = (),
+    ranks: Ranks = ONE_RANK,
 ) -> Trainer:
     """A trainer for this run. What was handed over is closed with it, and also if it cannot be built."""
     opened = contextlib.ExitStack()
@@ -70,14 +73,15 @@ def build_trainer(
             opened.callback(part.close)
         hooks = (*hooks, *diagnostics_hooks(run.config))
         columns = [*COLUMNS, *declared_metrics(hooks, COLUMNS)]
-        session, more = _build_session(run, task, env, progress, opened, resume, columns)
+        session, more = _build_session(run, task, env, progress, opened, resume, columns, ranks)
         for line in (*run.notes, *more, *notes):
             progress.say(line)
         progress.say(_learning_plan(session))
         collecting = "steps of the loaded policy" if session.agent.policy_collects else "random steps"
         progress.begin(session.step, session.clock.seconds, collecting)
         trainer = Trainer(session, hooks)
-        if run.parent and not session.store.newest:  # from here on the run does not need its parent
+        # From here on the run does not need its parent, and ranks that are started again find a checkpoint.
+        if (run.parent or ranks.count > 1) and not session.store.newest:
             trainer.save(fatal=True)
         return trainer
     except BaseException:
@@ -88,7 +92,7 @@ def build_trainer(
 def _learning_plan(session: Session) -> str:
     """One line that says when learning starts, and how much of it there will be."""
     copied = session.run.parent.transitions if session.run.parent else 0
-    config, num_envs = session.config, session.env.spec.num_envs
+    config, num_envs = session.config, session.num_envs
     start = max(0, config.agent.warmup - copied)
     random_rounds = max(1, math.ceil(start / num_envs)) - 1  # a round is one step of every environment
     learning_rounds = math.ceil(config.steps / num_envs) - random_rounds
@@ -98,7 +102,14 @@ def _learning_plan(session: Session) -> str:
 
 
 def _build_session(
-    run: Run, task: Any, env: VecEnv, progress: Progress, opened: contextlib.ExitStack, resume: bool, columns: list[str]
+    run: Run,
+    task: Any,
+    env: VecEnv,
+    progress: Progress,
+    opened: contextlib.ExitStack,
+    resume: bool,
+    columns: list[str],
+    ranks: Ranks,
 ) -> tuple[Session, list[str]]:
     """The parts, and what to tell the user of them."""
     config = run.config
@@ -109,12 +120,13 @@ def _build_session(
         return part
 
     # Now and not when it is first needed: what keeps it from working should be known before anything is trained.
-    evaluator = opening(make_evaluator(task, config)) if intervals(config)[1] else None
+    evaluates = intervals(config)[1] and ranks.rank == 0
+    evaluator = opening(make_evaluator(task, config)) if evaluates else None
     engine = f", engine {config.env.engine}" if config.env.engine != "auto" else ""  # your own environment has none
-    progress.say(f"{run.task}: {env.spec.num_envs:,} at a time{engine}")
+    progress.say(f"{run.task}: {env.spec.num_envs * ranks.count:,} at a time{engine}")
     no_compiler = compiler_missing() if config.compile == "on" else None
     compiled = config.compile == "on" and no_compiler is None
-    agent = _agent(run, env, progress, opened, compiled)
+    agent = _agent(run, env, progress, opened, compiled, ranks)
     for line in precision_notes(torch.device(config.device), config.precision):
         progress.say(line)
     run.write_config()
@@ -127,41 +139,52 @@ def _build_session(
         EpisodeStats(env.spec.num_envs),
         EnvMetrics(env.spec),
         Clock(),
-        CheckpointStore(run.path, run.task, config.keep_checkpoints, run.record),
+        CheckpointStore(run.path, run.task, _kept(config, ranks), run.record),
         BestPolicy(run.path, run.task),
         SimulatorWatch(config.max_invalid, progress.say),
         progress,
         opening(FolderWatch(run.path, layout.CONFIG)),
+        ranks,
         compiled,
         opened,
     )
     notes = _reset_or_restore(session, resume)
     session.store.delete_unused()
     session.store.reserve = opening(Reserve(run.path, POLICY_EXTRA + tensor_bytes(session.policy().weights())))
-    session.log = opening(
-        MetricsLog(
-            run.path,
-            columns=[*columns, *session.env_metrics.columns],
-            # The row of an evaluation that is still due is written again.
-            resume_step=session.step - session.evaluation_due if resume else None,
-            unwritten=session.unwritten_rows,
-            wandb_project=config.wandb,
-            trackio_project=config.trackio,
-            config=dataclasses.asdict(config),
-            say=progress.say,
-        )
-    )
+    session.log = opening(_open_log(session, columns, resume))
     return session, [*notes, *([no_compiler] if no_compiler else [])]
 
 
-def _agent(run: Run, env: VecEnv, progress: Progress, opened: contextlib.ExitStack, compiled: bool) -> Agent:
+def _open_log(session: Session, columns: list[str], resume: bool) -> MetricsLog:
+    config = session.config
+    return MetricsLog(
+        session.run.path,
+        columns=[*columns, *session.env_metrics.columns],
+        # The row of an evaluation that is still due is written again.
+        resume_step=session.step - session.evaluation_due if resume else None,
+        unwritten=session.unwritten_rows,
+        wandb_project=config.wandb,
+        trackio_project=config.trackio,
+        config=dataclasses.asdict(config),
+        say=session.progress.say,
+    )
+
+
+def _kept(config: TrainConfig, ranks: Ranks) -> int:
+    """How many checkpoints a rank keeps: the first one's newest may be one behind the others'."""
+    return max(2, config.keep_checkpoints) if ranks.rank else config.keep_checkpoints
+
+
+def _agent(
+    run: Run, env: VecEnv, progress: Progress, opened: contextlib.ExitStack, compiled: bool, ranks: Ranks
+) -> Agent:
     config, device, parent = run.config, torch.device(run.config.device), run.parent
     copied = parent.transitions if parent else 0
     opened.callback(remove_ring, run.path)
     replay = make_replay(
         env.spec,
-        config.replay,
-        steps=config.steps + copied,
+        dataclasses.replace(config.replay, capacity=math.ceil(config.replay.capacity / ranks.count)),
+        steps=math.ceil((config.steps + copied) / ranks.count),
         discount=config.agent.discount,
         n_step=config.agent.n_step,
         run_dir=run.path,
@@ -178,6 +201,7 @@ def _agent(run: Run, env: VecEnv, progress: Progress, opened: contextlib.ExitSta
         policy_collects=parent is not None and parent.policy_collects,
         device=device,
         dtype=DTYPES[config.precision],
+        sync=ranks.sync,
         **({"compiler": compiler_for(device, progress.say)} if compiled else {}),
     )
 
@@ -188,5 +212,6 @@ def _reset_or_restore(session: Session, resume: bool) -> list[str]:
         return restore(session)
     if session.run.parent:
         return begin_from_parent(session, session.run.parent)
-    session.obs = session.env.reset(session.config.seed)
+    # Environments have consecutive seeds: those of all ranks are the ones that a single process would have.
+    session.obs = session.env.reset(session.config.seed + session.ranks.rank * session.env.spec.num_envs)
     return ["the run was stopped before its first checkpoint: starting from the beginning"] if resume else []

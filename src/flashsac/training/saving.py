@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
-from safetensors import SafetensorError
+import torch
 
-from flashsac.errors import CheckpointError, Diverged, RunDirectoryError
+from flashsac.core.update import Learner
+from flashsac.errors import CheckpointError, Diverged, RanksDiffer, RunDirectoryError
 from flashsac.policies.policy import Policy
-from flashsac.runs.checkpoint import Checkpoint, NotSaved, check_same, fingerprint
+from flashsac.runs import layout
+from flashsac.runs.checkpoint import NotSaved, fingerprint
 from flashsac.runs.disk import free_bytes, rescue_policy
-from flashsac.runs.metrics import read_metrics
-from flashsac.runs.seal import MALFORMED
 from flashsac.sims.base import no_exit
 from flashsac.training.session import Session
 
@@ -55,17 +55,48 @@ class Saver:
             "seconds": session.clock.seconds,
             "evaluation_due": session.evaluation_due,
             "unwritten_rows": list(session.log.unwritten),
+            **({"ranks": session.ranks.count} if session.ranks.count > 1 else {}),
         }
         ends = fatal or not with_env
         try:
-            path = session.store.save(session.step, state, session.agent.replay, session.policy().save, last=ends)
+            self._write_together(
+                lambda: session.store.save(session.step, state, session.agent.replay, session.policy().save, last=ends)
+            )
         except CheckpointError as error:
             if fatal:
                 raise
             session.progress.say(f"warning: {error}")
             return False
-        self._saved(path)
+        self._saved(session.store.folder / layout.step_folder(session.step))
         return True
+
+    def save_alone(self, *, with_env: bool = True) -> bool:
+        """Save after a failure; True if it worked. One of several ranks cannot: the others do not know of it."""
+        return self._session.ranks.count == 1 and self.save(fatal=False, with_env=with_env)
+
+    def _write_together(self, write: Callable[[], object]) -> None:
+        """Write the checkpoints of all ranks, the first rank's last: those of a step are whole if it has one."""
+        ranks = self._session.ranks
+        if ranks.count == 1:
+            write()
+            return
+        weights = digest(self._session.agent.learner)
+        problem = _problem_of(write) if ranks.rank else None
+        answers = ranks.share({"weights": weights, "problem": problem})
+        if any(answer["weights"] != answers[0]["weights"] for answer in answers):
+            raise RanksDiffer(
+                f"the weights of the ranks differ at step {self._session.step:,}, so no checkpoint of it is written. Their "
+                "processors may compute differently: use machines of one kind, then: flashsac resume RUN"
+            )
+        problem = next((answer["problem"] for answer in answers if answer["problem"]), None)
+        if ranks.rank == 0 and problem is None:
+            problem = _problem_of(write)
+        problem = ranks.share(problem)[0]
+        if problem is None:
+            return
+        if ranks.rank:
+            self._session.store.discard_after(self._session.step - 1)
+        raise NotSaved(problem)
 
     def save_last(self, stopped: Callable[[], bool]) -> None:
         """Save at the end of a run. Where there is no room it waits, because all since the last checkpoint would be
@@ -76,17 +107,22 @@ class Saver:
         given_up = lambda: stopped() and not stopped_before
         problem: CheckpointError | None = None
         try:
-            while problem := self._try_to_save_all():
+            while problem := self._agreed(self._try_to_save_all()):
                 if time.monotonic() - said >= REPEAT_SECONDS:
                     said = time.monotonic()
                     self._session.progress.say(f"warning: {problem}\n{WAITING}")
                 self._wait_for_room(given_up)
-                if given_up():
+                if self._session.ranks.any(given_up()):
                     raise problem
         except KeyboardInterrupt:
             if problem is None:
                 raise
             raise problem from None
+
+    def _agreed(self, problem: CheckpointError | None) -> CheckpointError | None:
+        """The problem of any rank: then all try again."""
+        texts = [text for text in self._session.ranks.share(problem and str(problem)) if text]
+        return problem or (NotSaved(texts[0]) if texts else None)
 
     def _wait_for_room(self, given_up: Callable[[], bool]) -> None:
         """Wait a while, or until there is more room than now."""
@@ -160,7 +196,7 @@ class Saver:
         except BaseException as error:
             # The second Ctrl-C, which ends a run at once, also arrives in the middle of a step.
             if self._session.step and not (self.stopping and isinstance(error, KeyboardInterrupt)):
-                saved = self.save(fatal=False, with_env=False)
+                saved = self.save_alone(with_env=False)
                 error.add_note(self._where_to_go_on() if saved else "No checkpoint could be written at this step.")
             raise
 
@@ -194,67 +230,17 @@ class Saver:
         )
 
 
-def restore(session: Session) -> list[str]:
-    """Go on from the newest whole checkpoint; returns what to tell the user."""
-    checkpoint, problems = session.store.load()
+def _problem_of(write: Callable[[], object]) -> str | None:
     try:
-        return [*(f"warning: {problem}" for problem in problems), *_restore(session, checkpoint)]
-    except (SafetensorError, *MALFORMED) as error:
-        raise CheckpointError(
-            f"the checkpoint of step {checkpoint.step:,} does not fit this run ({type(error).__name__}: {error!s:.200}). Delete its "
-            f"folder to go on from an older one, or train anew with another --run-dir."
-        ) from error
+        write()
+    except CheckpointError as error:
+        return str(error)
+    return None
 
 
-def _restore(session: Session, checkpoint: Checkpoint) -> list[str]:
-    notes: list[str] = []
-    state, agent = checkpoint.state, session.agent
-    check_same(state["spec"], session.env.spec)
-    session.store.restore_replay(checkpoint, agent.replay)
-    agent.load_state_dict(state["agent"])
-    session.budget.owed, session.clock.seconds = state["owed"], state["seconds"]
-    notes += _drop_lost_replay(session, checkpoint)
-    session.episodes.load_state_dict(state["episodes"])
-    if "env_metrics" in state:
-        session.env_metrics.load_state_dict(state["env_metrics"])
-    session.metrics = state["metrics"]
-    session.best.restore(state["best"])
-    session.unwritten_rows = state.get("unwritten_rows", [])
-    session.step, session.evaluation_due = checkpoint.step, state.get("evaluation_due", False)
-    session.watch.begin(agent.replay.invalid, agent.reward_scale.outliers())
-    # metrics.csv may be ahead of the checkpoint, and lack rows for which there was no room.
-    rows = [*read_metrics(session.run.path / "metrics.csv"), *session.unwritten_rows]
-    reached = session.step - session.evaluation_due  # the row of an evaluation that is still due is written again
-    session.row = next((row for row in reversed(rows) if row["step"] <= reached), {})
-    notes.append(f"resuming {session.run.task} at step {session.step:,} of {session.config.steps:,}")
-    if state["env"] and session.env.load_state_dict(state["env"]):
-        session.obs = {group: rows.to(session.env.spec.device) for group, rows in state["obs"].items()}
-    else:
-        notes.append(_begin_new_episodes(session))
-    return notes
-
-
-def _drop_lost_replay(session: Session, checkpoint: Checkpoint) -> list[str]:
-    agent = session.agent
-    known, gaps = agent.replay.holes, checkpoint.lost_steps(agent.replay.oldest, agent.replay.head)
-    lost = [gap for gap in gaps if not any(first <= gap[0] and gap[1] <= stop for first, stop in known)]
-    if not lost:
-        return []
-    for first, stop in lost:
-        agent.replay.lose(first, stop)
-    session.budget.owed = 0.0  # for transitions that are gone
-    again = "" if agent.ready_to_learn else f"; learning goes on when there are {session.config.agent.warmup:,} again"
-    left = f"{len(agent.replay):,} transitions are left{again}"
-    return [f"warning: part of the replay is damaged and was dropped; {left}"]
-
-
-def _begin_new_episodes(session: Session) -> str:
-    # Another seed than at the start, or the same episodes would be collected again.
-    seed = np.random.SeedSequence([session.config.seed, session.step]).generate_state(1)[0]
-    session.obs = session.env.reset(int(seed) % 2**31)
-    session.agent.restart_episodes(session.obs)
-    session.episodes.restart()
-    session.env_metrics.restart()
-    session.store.save_again_from(session.agent.replay.head - 1)
-    why = "could not be brought back exactly" if session.env.spec.can_save_state else "cannot save its state"
-    return f"this simulator {why}: episodes begin anew, everything else goes on"
+def digest(learner: Learner) -> str:
+    """A checksum of all weights and moments."""
+    checksum = hashlib.sha256()
+    for tensor in torch.utils._pytree.tree_leaves(learner.state_dict()):
+        checksum.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return checksum.hexdigest()

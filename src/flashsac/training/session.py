@@ -22,6 +22,7 @@ from flashsac.training.counters import Clock, EpisodeStats, UpdateBudget
 from flashsac.training.env_metrics import EnvMetrics
 from flashsac.training.health import SimulatorWatch
 from flashsac.training.progress import Progress
+from flashsac.training.ranks import Ranks
 from flashsac.types import Obs
 
 
@@ -33,7 +34,7 @@ class Session:
     env: VecEnv
     agent: Agent
     evaluator: Evaluator | ProcessEvaluator | None
-    """None where nothing is evaluated."""
+    """None where nothing is evaluated; of several ranks, the first one evaluates."""
     budget: UpdateBudget
     episodes: EpisodeStats
     env_metrics: EnvMetrics
@@ -43,6 +44,7 @@ class Session:
     watch: SimulatorWatch
     progress: Progress
     folder: FolderWatch
+    ranks: Ranks
     compiled: bool
     opened: contextlib.ExitStack
     """Close every part, whatever fails on the way."""
@@ -65,6 +67,11 @@ class Session:
     @property
     def config(self) -> TrainConfig:
         return self.run.config
+
+    @property
+    def num_envs(self) -> int:
+        """The environments of all ranks."""
+        return self.env.spec.num_envs * self.ranks.count
 
     @property
     def overlapping_env(self) -> OverlappingVecEnv | None:

@@ -24,9 +24,12 @@ from flashsac.sims.registry import choose_simulator
 from flashsac.sims.user_env import check_settings, environments_in, is_only_one
 from flashsac.system.limits import flag
 from flashsac.training.build import build_trainer
+from flashsac.training.distributed import join_ranks
 from flashsac.training.hooks import Hooks
 from flashsac.training.precision import fastest_precision
 from flashsac.training.progress import Progress
+from flashsac.training.ranks import ONE_RANK, Ranks
+from flashsac.training.shared_run import led_run, rules, share_of
 from flashsac.training.start_from import find_parent
 from flashsac.training.trainer import Trainer
 from flashsac.types import EnvSpec
@@ -47,8 +50,27 @@ def new_run(
     `name` is what the run calls its task. `parent` is a checkpoint of another run, whose networks this one starts from.
     `continue_from` is another run, whose newest checkpoint this one goes on from with everything.
     """
-    settled = settle(task, config)
+    ranks = join_ranks()
+    run = led_run(ranks, lambda: _create(task, config, name, parent, continue_from, ranks))
+    try:
+        if continue_from is not None:
+            run.copy_contents(continue_from)
+        return _make_env_and_build(run, task, ranks, resume=continue_from is not None, quiet=quiet, hooks=hooks)
+    except BaseException:
+        run.close()
+        if ranks.count == 1:
+            run.discard()
+        raise
+
+
+def _create(
+    task: Any, config: TrainConfig, name: str | None, parent: Parent | None, continue_from: Path | None, ranks: Ranks
+) -> Run:
+    """The directory of a new run, with everything settled that its config.json will say."""
+    settled = settle(task, config, ranks.count)
     if continue_from is not None:
+        if ranks.count > 1:
+            raise FlashSACError("--steps goes on with one process only: leave --ranks out, or resume without --steps.")
         parent = find_parent(continue_from, "everything")
     run = Run.create(name or task_name(task), settled)
     run.record |= parent.record() if parent else {}
@@ -57,36 +79,36 @@ def new_run(
             f"note: the warm-up of {config.agent.warmup:,} steps would last the whole run of {settled.steps:,} steps, so it "
             f"is shortened to {settled.agent.warmup:,}. This is enough for a trial, not to learn a task"
         )
-    try:
-        if continue_from is not None:
-            run.copy_contents(continue_from)
-        return _make_env_and_build(run, task, resume=continue_from is not None, quiet=quiet, hooks=hooks)
-    except BaseException:
-        run.close()
-        run.discard()
-        raise
+    return run
 
 
-def resume_run(run: Run, task: Any, *, quiet: bool = False, hooks: Sequence[Hooks] = ()) -> Trainer:
+def resume_run(
+    run: Run, task: Any, *, quiet: bool = False, hooks: Sequence[Hooks] = (), ranks: Ranks = ONE_RANK
+) -> Trainer:
     """An existing run, to go on with it."""
     try:
-        return _make_env_and_build(run, task, resume=True, quiet=quiet, hooks=hooks)
+        return _make_env_and_build(run, task, ranks, resume=True, quiet=quiet, hooks=hooks)
     except BaseException:
         run.close()
         raise
 
 
-def _make_env_and_build(run: Run, task: Any, *, resume: bool, quiet: bool, hooks: Sequence[Hooks]) -> Trainer:
-    progress = Progress(run.config.steps, quiet)
+def _make_env_and_build(
+    run: Run, task: Any, ranks: Ranks, *, resume: bool, quiet: bool, hooks: Sequence[Hooks]
+) -> Trainer:
+    progress = Progress(run.config.steps, quiet or ranks.rank > 0)
+    for line in rules(run.config, ranks):
+        progress.say(line)
+    share = share_of(run.config.env, ranks)
     with no_exit("its start"):
-        with _announced_if_slow(f"making {run.config.env.num_envs:,} environments ...", progress.say):
-            env = make_env(task, run.config.env, device=run.config.device)
+        with _announced_if_slow(f"making {share.num_envs:,} environments ...", progress.say):
+            env = make_env(task, share, device=run.config.device)
         try:
-            run.config, notes = with_environment_facts(task, run.config, env.spec)
+            run.config, notes = with_environment_facts(task, run.config, env.spec, ranks.count)
         except BaseException:
             env.close()
             raise
-        return build_trainer(run, task, env, progress, resume=resume, hooks=hooks, notes=notes)
+        return build_trainer(run, task, env, progress, resume=resume, hooks=hooks, notes=notes, ranks=ranks)
 
 
 @contextlib.contextmanager
@@ -106,7 +128,7 @@ def task_name(task: Any) -> str:
     return task if isinstance(task, str) else f"custom:{getattr(task, '__name__', type(task).__name__)}"
 
 
-def settle(task: Any, config: TrainConfig) -> TrainConfig:
+def settle(task: Any, config: TrainConfig, ranks: int = 1) -> TrainConfig:
     """Replace every "auto" by what it comes to on this machine, so that the run's config says what was done."""
     config = coerce(config)
     check(config)
@@ -117,7 +139,7 @@ def settle(task: Any, config: TrainConfig) -> TrainConfig:
     else:
         check_settings(task, env)
     if not isinstance(task, str) and not callable(task):
-        env = dataclasses.replace(env, num_envs=environments_in(task))
+        env = dataclasses.replace(env, num_envs=environments_in(task) * ranks)
     if is_only_one(task):  # nothing can be evaluated or filmed
         config = dataclasses.replace(config, video=False, eval=dataclasses.replace(config.eval, every=0))
     device = checked_device(config.device)
@@ -144,12 +166,14 @@ def checked_device(device: str) -> str:
     return device
 
 
-def with_environment_facts(task: Any, config: TrainConfig, spec: EnvSpec) -> tuple[TrainConfig, list[str]]:
+def with_environment_facts(
+    task: Any, config: TrainConfig, spec: EnvSpec, ranks: int = 1
+) -> tuple[TrainConfig, list[str]]:
     """A user's own environment may decide what was asked of it: the config holds what was made, the notes say so."""
     asked, notes = config.env, []
     made = asked
     if find_task(task) is None:
-        made = dataclasses.replace(asked, num_envs=spec.num_envs, with_state=False)
+        made = dataclasses.replace(asked, num_envs=spec.num_envs * ranks, with_state=False)
         if asked.max_episode_steps is not None:
             made = dataclasses.replace(made, max_episode_steps=spec.max_episode_steps)
         if spec.pixels and asked.image_size != EnvConfig().image_size:

@@ -40,6 +40,19 @@ class Result:
         return 130 if self.interrupted else 0
 
 
+COUNTS = ("episodes", "invalid", "reward_outliers")
+"""Metrics that are sums over ranks. All others are means."""
+
+
+def merged(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The row of a run, from those of its ranks. A mean leaves out the ranks that lack the metric."""
+    if len(rows) == 1:
+        return rows[0]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [row[name] for row in rows if name in row] for name in names}
+    return {name: sum(column) / (1 if name in COUNTS else len(column)) for name, column in columns.items()}
+
+
 class Trainer:
     """The loop that runs a session to its end, or until it is told to stop. Either way everything is saved."""
 
@@ -64,17 +77,17 @@ class Trainer:
 
     def train(self) -> Result:
         session = self.session
-        config, num_envs = session.config, session.env.spec.num_envs
+        config, num_envs = session.config, session.num_envs
         log_every, eval_every, save_every = intervals(config)
         with contextlib.closing(self), graceful_stop(self.stop):
             session.clock.start(session.step)
             if session.evaluation_due:
                 self._write_row(evaluate=True)
-            while session.step < config.steps and not self._stopped:
+            while session.step < config.steps and not session.ranks.any(self._stopped):
                 step = self._iterate()
                 previous, session.step = session.step, session.step + num_envs
                 last = session.step >= config.steps
-                if session.agent.ready_to_learn:
+                if self._all_ready():
                     session.budget.earn(num_envs)
                     if last or self._overlapping is None:
                         self._learn()
@@ -86,7 +99,8 @@ class Trainer:
                     session.progress.say("Training goes on and will try again.")
                 self._check_simulator(step)
             self._saver.save_last(lambda: self._stopped)
-            return Result(session.run.path, session.step, self._stopped, session.row, session.best.score.value)
+            stopped = session.ranks.any(self._stopped)
+            return Result(session.run.path, session.step, stopped, session.row, session.best.score.value)
 
     def stop(self) -> None:
         """End after the current step, with everything saved. A running evaluation is left to the resumed run."""
@@ -137,7 +151,7 @@ class Trainer:
     def _learn(self) -> None:
         """The updates that are due."""
         session = self.session
-        if not session.agent.ready_to_learn:
+        if not self._all_ready():
             return
         self._announce_compiling_once()
         try:
@@ -150,6 +164,10 @@ class Trainer:
             self._saver.require_finite_networks()
             raise
         self._after("learning")
+
+    def _all_ready(self) -> bool:
+        """True if every rank can learn; one may have lost part of its replay."""
+        return not self.session.ranks.any(not self.session.agent.ready_to_learn)
 
     def _announce_compiling_once(self) -> None:
         if self._announce_compiling and self.session.agent.ready_to_learn:
@@ -171,11 +189,12 @@ class Trainer:
         session = self.session
         self._saver.require_run_directory()
         rate = session.clock.lap(session.step)
-        scores = self._evaluate() if evaluate else {}
-        session.evaluation_due = scores is None
+        scores = self._evaluate() if evaluate and session.evaluator is not None else {}
+        rows = session.ranks.share(None if scores is None else self._row(rate, scores))
+        session.evaluation_due = rows[0] is None  # the first rank evaluates
         self._saver.write_best()
-        if scores is not None:
-            session.row = self._row(rate, scores)
+        if rows[0] is not None:
+            session.row = merged(rows)
             session.log.write(session.row)
             session.progress.row(session.row)
             if session.episodes.count:
@@ -231,7 +250,7 @@ class Trainer:
         problem = self.session.watch.problem(step, self.session.agent.replay.invalid)
         if problem is None:
             return
-        saved = self.save(fatal=False)
+        saved = self._saver.save_alone()
         raise BadSimulation(
             f"{problem}. They were dropped{', and a checkpoint was saved' if saved else ''}. The simulation is probably unstable: "
             f"check its time step, gains and action range; then: flashsac resume {self.session.run.path}"

@@ -8,13 +8,14 @@ from flashsac.config.schema import AgentConfig
 from flashsac.core.encoders.context import ContextEncoder
 from flashsac.core.encoders.pixels import PixelEncoder
 from flashsac.core.encoders.state import StateEncoder
+from flashsac.core.sync import ALONE, Sync
 from flashsac.types import EnvSpec
 
 ENCODERS = (StateEncoder, PixelEncoder, ContextEncoder)
 Encoder = StateEncoder | PixelEncoder
 
 
-def make_encoder(spec: EnvSpec, config: AgentConfig, dtype: torch.dtype) -> Encoder:
+def make_encoder(spec: EnvSpec, config: AgentConfig, dtype: torch.dtype, sync: Sync = ALONE) -> Encoder:
     if spec.pixels:
-        return PixelEncoder(spec, config, dtype)
-    return ContextEncoder(spec, config) if spec.history else StateEncoder(spec)
+        return PixelEncoder(spec, config, dtype, sync)
+    return ContextEncoder(spec, config, sync) if spec.history else StateEncoder(spec)

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from flashsac.config.schema import AgentConfig
 from flashsac.core.encoders.state import Features, StateEncoder
+from flashsac.core.sync import ALONE, Sync, whole_moments
 from flashsac.types import Batch, EnvSpec, Obs
 
 WIDTHS = (128, 64)
@@ -31,12 +32,12 @@ class ContextEncoder(StateEncoder):
         "next_obs_loss": "squared error of the predicted next observation, in variances of the observation",
     }
 
-    def __init__(self, spec: EnvSpec, config: AgentConfig):
+    def __init__(self, spec: EnvSpec, config: AgentConfig, sync: Sync = ALONE):
         super().__init__(spec)
         obs, self.history = spec.obs["actor"], spec.history
         self.velocity_columns = slice(*spec.velocity) if spec.velocity else slice(0)
         self.widths = (obs + VELOCITY + config.context_latent, self.widths[1])
-        self.norm = RunningNorm(obs)
+        self.norm = RunningNorm(obs, sync)
         self.estimator = _layers(spec.history * obs, *WIDTHS, VELOCITY + config.context_latent)
         self.decoder = _layers(VELOCITY + config.context_latent, *reversed(WIDTHS), obs)
 
@@ -72,15 +73,18 @@ class RunningNorm(nn.Module):
     mean: Tensor
     var: Tensor
 
-    def __init__(self, width: int):
+    def __init__(self, width: int, sync: Sync = ALONE):
         super().__init__()
+        self.sync = sync
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("var", torch.ones(width))
 
     def observe(self, rows: Tensor) -> None:
-        var, mean = torch.var_mean(rows, 0)
+        var, mean = torch.var_mean(rows, 0, correction=0)
+        mean, var = whole_moments(self.sync, mean, var)
+        count = len(rows) * self.sync.ranks
         self.mean.lerp_(mean, self.momentum)
-        self.var.lerp_(var, self.momentum)
+        self.var.lerp_(var * (count / (count - 1)), self.momentum)
 
     def forward(self, rows: Tensor) -> Tensor:
         return (rows - self.mean) * (self.var + 1e-5).rsqrt()

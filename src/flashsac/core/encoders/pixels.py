@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from flashsac.config.schema import AgentConfig
 from flashsac.core.encoders.state import Features
 from flashsac.core.networks import MOMENTUM
+from flashsac.core.sync import ALONE, Sync
 from flashsac.errors import UnsupportedSpace
 from flashsac.types import Batch, EnvSpec, Obs, Pixels
 
@@ -28,10 +29,10 @@ class PixelEncoder(nn.Module):
     # statistics that old, acting (eval mode) would not match training. So the newest batch alone sets them.
     momentum = 1.0
 
-    def __init__(self, spec: EnvSpec, config: AgentConfig, dtype: torch.dtype = torch.float32):
+    def __init__(self, spec: EnvSpec, config: AgentConfig, dtype: torch.dtype = torch.float32, sync: Sync = ALONE):
         super().__init__()
         assert spec.pixels is not None
-        self.images = ImageEncoder(spec.pixels, config.image_channels, config.image_features, dtype)
+        self.images = ImageEncoder(spec.pixels, config.image_channels, config.image_features, dtype, sync)
         both = (("actor",), (spec.critic_group,))
         self.groups = tuple(tuple(group for group in groups if group in spec.obs) for groups in both)
         self.widths = tuple(config.image_features + sum(spec.obs[group] for group in groups) for groups in self.groups)
@@ -59,8 +60,9 @@ class ImageEncoder(nn.Module):
     mean: Tensor
     batches: Tensor
 
-    def __init__(self, pixels: Pixels, channels: int, features: int, dtype: torch.dtype):
+    def __init__(self, pixels: Pixels, channels: int, features: int, dtype: torch.dtype, sync: Sync = ALONE):
         super().__init__()
+        self.sync = sync
         inputs = (pixels.shape[0], *[channels] * (len(STRIDES) - 1))
         self.convolutions = nn.Sequential()
         for size, stride in zip(inputs, STRIDES, strict=True):
@@ -83,7 +85,8 @@ class ImageEncoder(nn.Module):
     def observe(self, images: Tensor) -> None:
         """Move the mean image: the plain mean of the first batches, later an average with BatchNorm's momentum."""
         self.batches.add_(1.0)
-        self.mean.lerp_(self._scaled(images).mean(0), (1.0 / self.batches).clamp_min(MOMENTUM))
+        (mean,) = self.sync.mean([self._scaled(images).mean(0)])
+        self.mean.lerp_(mean, (1.0 / self.batches).clamp_min(MOMENTUM))
 
     def _scaled(self, images: Tensor) -> Tensor:
         return images.float() / 255.0 - 0.5
