@@ -113,8 +113,8 @@ def test_a_report_shows_measured_runs_as_far_as_they_have_come(pendulum_run, tmp
     MEASURED.write(run)
     last = read_metrics(run / "metrics.csv")[-1]
     written = report({"mine": [run]}, tmp_path / "out")
-    assert written[-1].name == "wall_clock.csv"
-    with written[-1].open(newline="") as file:
+    (table,) = [path for path in written if path.name == "wall_clock.csv"]
+    with table.open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert (row["name"], row["seed"], row["steps"]) == ("mine", "0", "600")
     assert float(row["protocol_seconds"]) == pytest.approx(600 * 0.003 + last["updates"] * 0.03, rel=1e-5)

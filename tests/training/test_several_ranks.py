@@ -89,6 +89,7 @@ def test_another_number_of_ranks_goes_on(tmp_path, before, after):
     step = checkpoint_steps(run)[0]
     saved = state_at(run, step)
     done = cli("resume", str(run), "--ranks", str(after))
+    assert "Traceback" not in done.stderr, done.stderr
     assert f"resuming gym:Pendulum-v1 at step {step} of 960" in done.stdout
     ended = state_at(run, 960)
     assert ended.get("ranks", 1) == after
@@ -99,7 +100,6 @@ def test_another_number_of_ranks_goes_on(tmp_path, before, after):
     assert ended["agent"]["updates"] - saved["agent"]["updates"] == (960 - step) * 0.5
     rows = read_metrics(run / "metrics.csv")
     assert [row["step"] for row in rows] == list(range(48, 961, 48))
-    assert rows[-1]["episodes"] >= 0
 
 
 @pytest.mark.slow
@@ -132,6 +132,7 @@ def test_what_cannot_be_shared_is_refused_at_once(tmp_path):
     for more, text in (
         (["--env.num-envs", "5"], "--env.num-envs 5 cannot be shared equally by 2 ranks"),
         (["--agent.batch-size", "25"], "--agent.batch-size 25 cannot be shared equally"),
+        (["--diagnostics.every", "96"], "--diagnostics.every needs a run of one process"),
     ):
         done = cli(*PENDULUM, *more, "--ranks", "2", "--run-dir", str(tmp_path / "run"), check=False)
         assert done.returncode == 1

@@ -61,7 +61,7 @@ class BatchNorm(nn.Module):
     running_mean: Tensor
     running_var: Tensor
 
-    def __init__(self, members: int, width: int, sync: Sync, momentum: float = MOMENTUM):
+    def __init__(self, members: int, width: int, momentum: float = MOMENTUM, sync: Sync = ALONE):
         super().__init__()
         self.sync, self.momentum = sync, momentum
         self.scale = nn.Parameter(torch.ones(members, 1, width))
@@ -117,12 +117,14 @@ class Block(nn.Module):
     It expands fourfold, then contracts. The second ReLU comes before the residual sum.
     """
 
-    def __init__(self, members: int, width: int, *, residual: bool, batch_norm: bool, dtype: torch.dtype, sync: Sync):
+    def __init__(
+        self, members: int, width: int, *, residual: bool, batch_norm: bool, dtype: torch.dtype, sync: Sync = ALONE
+    ):
         super().__init__()
         self.expand = Linear(members, width, 4 * width, dtype=dtype)
-        self.expand_norm = BatchNorm(members, 4 * width, sync) if batch_norm else NoNorm()
+        self.expand_norm = BatchNorm(members, 4 * width, sync=sync) if batch_norm else NoNorm()
         self.contract = Linear(members, 4 * width, width, dtype=dtype)
-        self.contract_norm = BatchNorm(members, width, sync) if batch_norm else NoNorm()
+        self.contract_norm = BatchNorm(members, width, sync=sync) if batch_norm else NoNorm()
         self.residual = residual
 
     def forward(self, x: Tensor, train: bool) -> Tensor:
@@ -149,7 +151,7 @@ class Backbone(nn.Module):
         sync: Sync = ALONE,
     ):
         super().__init__()
-        self.input_norm = BatchNorm(members, inputs, sync, input_momentum) if batch_norm else NoNorm()
+        self.input_norm = BatchNorm(members, inputs, input_momentum, sync) if batch_norm else NoNorm()
         self.embed = Linear(members, inputs, width, dtype=dtype)
         self.blocks = nn.ModuleList(
             Block(members, width, residual=residual, batch_norm=batch_norm, dtype=dtype, sync=sync)

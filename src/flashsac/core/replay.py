@@ -89,6 +89,8 @@ class Replay:
         """Final observations stored so far."""
         self.invalid = 0
         """Transitions dropped so far."""
+        self.has_invalid = False
+        """False as long as no step that could be sampled can be invalid."""
         self.lost = 0
         """Steps before this one were lost to damage, and not overwritten by newer ones; 0 if none ever were."""
         self.holes: list[tuple[int, int]] = []
@@ -128,6 +130,7 @@ class Replay:
         finals = {group: ring.to_stored(step.final_obs[group][ended]) for group, ring in self._stored.items()}
         self._store_finals(slot, ended, finals)
         self.invalid += int((~valid).sum())
+        self.has_invalid = self.has_invalid or self.invalid > 0
         self.head += 1
         self._advance_tail()
 
@@ -200,7 +203,7 @@ class Replay:
         """`size` windows, uniform over all that are complete and begin with a valid step."""
         step, env = self._draw(size, generator)
         tries = 0
-        while self.invalid and bool((bad := self.flags[step % self.slots, env] & INVALID != 0).any()):
+        while self.has_invalid and bool((bad := self.flags[step % self.slots, env] & INVALID != 0).any()):
             step[bad], env[bad] = self._draw(int(bad.sum()), generator)
             tries += 1
             if tries > 1000:
@@ -242,6 +245,7 @@ class Replay:
         """Call it after the steps were imported. This ring may be larger or smaller than the saved one."""
         for name in ("head", "tail", "finals", "invalid"):
             setattr(self, name, state[name])
+        self.has_invalid = self.invalid > 0 or bool((self.flags & INVALID).any())  # another rank may have counted them
         self.lost = state.get("lost", 0)  # not known to the first checkpoints of this format
         for group, rows in self.obs.items():
             rows[self.head % self.slots] = state["newest"][group]

@@ -282,10 +282,9 @@ def _is_untrained(run: Path) -> bool:
     """True if a run wrote neither a row of metrics nor a checkpoint, and nobody has put anything else into its
     directory."""
     rows, damaged = read_metrics_file(run / layout.METRICS)
-    ranks = run / layout.RANKS
-    files = [item for item in run.rglob("*") if (item.is_symlink() or not item.is_dir()) and ranks not in item.parents]
-    untrained = not rows and not damaged and all(_without_content(file, run) for file in files)
-    return untrained and all(_is_untrained(folder) for folder in ranks.glob("*"))
+    others = run / layout.RANKS  # what other ranks have saved counts only if the first one has
+    files = [item for item in run.rglob("*") if (item.is_symlink() or not item.is_dir()) and others not in item.parents]
+    return not rows and not damaged and all(_without_content(file, run) for file in files)
 
 
 def _without_content(file: Path, run: Path) -> bool:

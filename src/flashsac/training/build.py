@@ -81,7 +81,7 @@ def build_trainer(
         progress.begin(session.step, session.clock.seconds, collecting)
         trainer = Trainer(session, hooks)
         # From here on the run does not need its parent, and ranks that are started again find a checkpoint.
-        if (run.parent or ranks.count > 1) and not session.store.newest:
+        if (run.parent or ranks.count > 1) and not ranks.share(bool(session.store.newest))[0]:
             trainer.save(fatal=True)
         return trainer
     except BaseException:
@@ -208,7 +208,7 @@ def _agent(
 
 def _reset_or_restore(session: Session, resume: bool) -> list[str]:
     """The first observation, or everything from the newest checkpoint, or the networks of the run's parent."""
-    if resume and session.store.newest:
+    if resume and session.ranks.share(bool(session.store.newest))[0]:
         return restore(session)
     if session.run.parent:
         return begin_from_parent(session, session.run.parent)

@@ -114,7 +114,8 @@ def source_digest(core: Path) -> str:
     sources = sorted(core.rglob("*.py"))
     if not sources:  # or stale compiled code would be loaded in silence
         raise FileNotFoundError(f"no source of the algorithm was found in {core}")
-    files = [Path(__file__), Path(__file__).with_name("compile.py"), *sources]
+    beside = [Path(__file__).with_name(name) for name in ("compile.py", "distributed.py")]
+    files = [Path(__file__), *beside, *sources]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 

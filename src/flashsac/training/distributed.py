@@ -26,6 +26,8 @@ from flashsac.training.ranks import ONE_RANK, Ranks
 
 TIMEOUT = "FLASHSAC_RANK_TIMEOUT"
 """The environment variable with the seconds that a rank may be silent."""
+STORE = "FLASHSAC_RANK_STORE"
+"""The environment variable with the folder in which ranks of one machine meet, instead of at a port."""
 DEFAULT_TIMEOUT = 600.0
 SIGN_EVERY = 1.0
 """Seconds between two signs of life."""
@@ -45,6 +47,11 @@ def local_rank() -> int:
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
+def ranks_here() -> int:
+    """How many ranks share the memory of this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if started_by_torchrun() else 1
+
+
 def join_ranks() -> Ranks:
     """Meet the other ranks, once in a process; without torchrun there are none."""
     return _join() if started_by_torchrun() else ONE_RANK
@@ -59,9 +66,7 @@ def _join() -> Ranks:
     if torch.cuda.device_count() > local_rank():  # this does not touch a device yet
         torch.cuda.set_device(local_rank())
         os.environ.setdefault("MUJOCO_EGL_DEVICE_ID", str(local_rank()))
-    store, rank, count = next(dist.rendezvous("env://", timeout=datetime.timedelta(seconds=timeout)))
-    # torchrun may keep the store of ranks that failed: what they left must not be found.
-    store = dist.PrefixStore(f"flashsac/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    store, rank, count = _meet(timeout)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
         store=dist.PrefixStore("groups", store),
@@ -70,6 +75,18 @@ def _join() -> Ranks:
         timeout=datetime.timedelta(seconds=timeout),
     )
     return TorchRanks(store, rank, count, timeout)
+
+
+def _meet(timeout: float) -> tuple[dist.Store, int, int]:
+    """The store in which the ranks meet, this rank, and how many there are.
+
+    What ranks that failed have left there must not be found, so each start has its own."""
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if folder := os.environ.get(STORE):
+        rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        return dist.FileStore(os.path.join(folder, f"start-{start}"), count), rank, count
+    store, rank, count = next(dist.rendezvous("env://", timeout=datetime.timedelta(seconds=timeout)))
+    return dist.PrefixStore(f"flashsac/{start}", store), rank, count
 
 
 class TorchRanks:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import tempfile
 import uuid
 
 from flashsac.errors import FlashSACError
-from flashsac.training.distributed import TIMEOUT
+from flashsac.training.distributed import STORE
 
 RESTARTS = 20
 """How often all ranks are started again. Each time they go on from the last checkpoint."""
@@ -16,25 +17,33 @@ PATIENCE = 3600
 """Seconds that ranks have to save a checkpoint when the run is stopped."""
 
 
-def launch(arguments: list[str], ranks: int, timeout: float | None = None) -> int:
-    """Run `flashsac` with these arguments in so many processes; returns the exit code."""
+def launch(arguments: list[str], ranks: int) -> int:
+    """Run `flashsac` with these arguments in so many processes; returns the exit code.
+
+    The ranks meet in a folder that only this user may enter, and talk over loopback. A port of torch's would trust
+    whoever reaches it."""
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the ranks say themselves what is wrong
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // ranks)))
+    if sys.platform == "linux":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    with tempfile.TemporaryDirectory(prefix="flashsac-ranks-") as folder:
+        os.environ |= {STORE: folder, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        return _run_all(arguments, ranks, os.path.join(folder, "launcher"))
+
+
+def _run_all(arguments: list[str], ranks: int, meeting: str) -> int:
     from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    cores = os.cpu_count() or 1
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // ranks)))
-    if timeout is not None:
-        os.environ[TIMEOUT] = str(timeout)
-    os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")  # ranks that are started again meet in a new store
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the ranks say themselves what is wrong
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
         nproc_per_node=ranks,
         run_id=uuid.uuid4().hex,
         rdzv_backend="c10d",
-        rdzv_endpoint="127.0.0.1:0",
+        rdzv_endpoint=meeting,
+        rdzv_configs={"store_type": "file"},
         local_addr="127.0.0.1",
         max_restarts=RESTARTS,
         monitor_interval=0.2,

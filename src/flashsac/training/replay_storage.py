@@ -16,6 +16,7 @@ from flashsac.errors import NotEnoughMemory
 from flashsac.runs.layout import RING
 from flashsac.system.files import remove_tree
 from flashsac.system.memory import available_memory, size_text
+from flashsac.training.distributed import ranks_here
 from flashsac.types import EnvSpec
 
 _ADVICE = "Take a smaller --replay.capacity"
@@ -39,11 +40,12 @@ def make_replay(
     about = f"replay: {capacity:,} transitions, {size_text(needed)}"
     advice = _ADVICE if spec.pixels else f"{_ADVICE}, or --replay.obs-dtype float16 (observations at half their size)"
     where = {"device": device, "ram": torch.device("cpu")}.get(config.storage, spec.device)
-    free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else available_memory()
+    # The other ranks on this machine take as much.
+    free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else available_memory() / ranks_here()
     fits = needed <= 0.9 * free
     folder = run_dir / RING
     remove_ring(run_dir)  # of a process that was killed; a checkpoint's pieces fill the new one
-    room = shutil.disk_usage(run_dir).free
+    room = shutil.disk_usage(run_dir).free / ranks_here()
     saved = sum(file.stat().st_size for file in run_dir.glob("replay/*"))  # by the run that is resumed
     to_save = max(0, needed - saved)
     if config.storage == "disk" or (config.storage == "auto" and not fits):

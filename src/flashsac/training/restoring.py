@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from safetensors import SafetensorError
@@ -19,9 +20,11 @@ from flashsac.training.session import Session
 def restore(session: Session) -> list[str]:
     """Go on from the newest whole checkpoint; returns what to tell the user."""
     problems: list[str] = []
-    written = [tuple(pair) for pair in session.ranks.share(_written(session.store))[0]]
-    if session.ranks.count > 1 or (written and written[0][1] > 1):
-        checkpoint = _load_together(session, written)
+    written = _written(session.store) if session.ranks.rank == 0 else iter(())
+    newest = next(written, None)
+    if session.ranks.count > 1 or (newest is not None and newest[1] > 1):
+        steps = session.ranks.share([newest, *written] if newest else [])[0]
+        checkpoint = _load_together(session, steps)
     else:
         checkpoint, problems = session.store.load()
     try:
@@ -33,16 +36,14 @@ def restore(session: Session) -> list[str]:
         ) from error
 
 
-def _written(store: CheckpointStore) -> list[tuple[int, int]]:
-    """Step and number of ranks of the checkpoints that can be read, newest first."""
-    found = []
+def _written(store: CheckpointStore) -> Iterator[tuple[int, int]]:
+    """Yield step and number of ranks of the checkpoints that can be read, newest first."""
     for folder in layout.checkpoint_folders(store.folder):
         with contextlib.suppress(CheckpointError):
-            found.append((layout.step_of(folder), int(store.read(folder, replay=False).state.get("ranks", 1))))
-    return found
+            yield layout.step_of(folder), int(store.read(folder, replay=False).state.get("ranks", 1))
 
 
-def _load_together(session: Session, written: list[tuple[int, int]]) -> Checkpoint:
+def _load_together(session: Session, written: Sequence[Sequence[int]]) -> Checkpoint:
     """The newest checkpoint of which every rank has its part."""
     ranks, problems = session.ranks, []
     for step, count in written:

@@ -31,6 +31,8 @@ class Saver:
 
     def __init__(self, session: Session, saved: Callable[[Path], None] = lambda path: None):
         self._session, self._saved = session, saved
+        self._committed: int | None = None
+        """The step that all of several ranks have saved."""
         self.stopping = False
         """True once the run was told to stop."""
         self._best_failed = False
@@ -80,6 +82,9 @@ class Saver:
         if ranks.count == 1:
             write()
             return
+        step, store = self._session.step, self._session.store
+        if step == self._committed:  # to write it again could only lose it
+            return
         weights = digest(self._session.agent.learner)
         problem = _problem_of(write) if ranks.rank else None
         answers = ranks.share({"weights": weights, "problem": problem})
@@ -93,9 +98,10 @@ class Saver:
             problem = _problem_of(write)
         problem = ranks.share(problem)[0]
         if problem is None:
+            self._committed = step
             return
         if ranks.rank:
-            self._session.store.discard_after(self._session.step - 1)
+            store.discard_after(step - 1)
         raise NotSaved(problem)
 
     def save_last(self, stopped: Callable[[], bool]) -> None:

@@ -68,6 +68,14 @@ def check_shares(config: TrainConfig, count: int) -> None:
         )
 
 
+def require_one_rank_for(parent: object, config: TrainConfig) -> None:
+    """Refuse what a run of several ranks cannot do yet."""
+    if parent is not None:
+        raise FlashSACError("--from, and --steps of a resumed run, need a run of one process: leave --ranks out.")
+    if config.diagnostics.every:
+        raise FlashSACError("--diagnostics.every needs a run of one process: leave --ranks out, or the diagnostics.")
+
+
 def share_of(env: EnvConfig, ranks: Ranks) -> EnvConfig:
     """The environments of one rank."""
     return env if ranks.count == 1 else dataclasses.replace(env, num_envs=env.num_envs // ranks.count)

@@ -29,7 +29,7 @@ from flashsac.training.hooks import Hooks
 from flashsac.training.precision import fastest_precision
 from flashsac.training.progress import Progress
 from flashsac.training.ranks import ONE_RANK, Ranks
-from flashsac.training.shared_run import led_run, rules, share_of
+from flashsac.training.shared_run import led_run, require_one_rank_for, rules, share_of
 from flashsac.training.start_from import find_parent
 from flashsac.training.trainer import Trainer
 from flashsac.types import EnvSpec
@@ -67,10 +67,10 @@ def _create(
     task: Any, config: TrainConfig, name: str | None, parent: Parent | None, continue_from: Path | None, ranks: Ranks
 ) -> Run:
     """The directory of a new run, with everything settled that its config.json will say."""
+    if ranks.count > 1:
+        require_one_rank_for(parent or continue_from, config)
     settled = settle(task, config, ranks.count)
     if continue_from is not None:
-        if ranks.count > 1:
-            raise FlashSACError("--steps goes on with one process only: leave --ranks out, or resume without --steps.")
         parent = find_parent(continue_from, "everything")
     run = Run.create(name or task_name(task), settled)
     run.record |= parent.record() if parent else {}

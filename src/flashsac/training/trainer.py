@@ -190,11 +190,11 @@ class Trainer:
         self._saver.require_run_directory()
         rate = session.clock.lap(session.step)
         scores = self._evaluate() if evaluate and session.evaluator is not None else {}
-        rows = session.ranks.share(None if scores is None else self._row(rate, scores))
-        session.evaluation_due = rows[0] is None  # the first rank evaluates
+        # The first rank evaluates. Making a row is an exchange too, so all must know whether there will be one.
+        session.evaluation_due = session.ranks.share(scores is None)[0]
         self._saver.write_best()
-        if rows[0] is not None:
-            session.row = merged(rows)
+        if not session.evaluation_due:
+            session.row = merged(session.ranks.share(self._row(rate, scores or {})))
             session.log.write(session.row)
             session.progress.row(session.row)
             if session.episodes.count:
