@@ -38,7 +38,7 @@ def row(entry: dict[str, str]) -> str:
     seconds = max(float(point["x"]) for point in points if point["axis"] == "seconds")
     seeds = int(last["seeds"])
     ours = _number(float(last["value"]))
-    if seeds > 1:
+    if seeds > 1 and last["ci_low"]:  # fewer than three seeds have no interval
         ours += f" ({_number(float(last['ci_low']))} to {_number(float(last['ci_high']))}, {seeds} seeds)"
     published = f"{entry['published']} at {_steps(float(entry['published_steps']))}" if entry["published"] else "-"
     task = entry["what"] + (f" ({entry['note']})" if entry["note"] else "")
