@@ -283,3 +283,10 @@ def test_nothing_to_export(tmp_path):
         main([str(tmp_path)])
     with pytest.raises(FlashSACError, match="which run"):
         main([])
+
+
+def test_a_robots_file_comes_with_the_command_that_tries_it(g1_run, tmp_path, capsys):
+    out = tmp_path / "g1.onnx"
+    assert main([str(g1_run), "--out", str(out), "--observations", "64"]) == 0
+    film = tmp_path / "g1-mujoco.mp4"
+    assert f"flashsac deploy {out} --robot mujoco --command 0.5 0 0 --video {film}" in capsys.readouterr().out

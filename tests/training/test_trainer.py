@@ -176,10 +176,18 @@ def test_a_short_run_is_refused_for_its_spaces_and_its_directory(tmp_path):
     discrete = lambda: gymnasium.make("CartPole-v1")
     with pytest.raises(FlashSACError, match="Discrete"):
         flashsac.train(discrete, preset="laptop", steps=300, run_dir=str(tmp_path / "run"))
+    tabular = lambda: gymnasium.wrappers.TransformObservation(
+        gymnasium.make("Pendulum-v1"), lambda obs: 0, gymnasium.spaces.Discrete(3)
+    )
+    with pytest.raises(FlashSACError, match="Box observations"):
+        flashsac.train(tabular, preset="laptop", steps=300, run_dir=str(tmp_path / "run"))
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").touch()
     with pytest.raises(RunDirectoryError, match="not an empty directory"):
         flashsac.train(toy_envs.make_point, preset="laptop", steps=300, run_dir=str(tmp_path / "run"))
+    trained = tiny_run(tmp_path / "trained")
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        flashsac.train(toy_envs.make_point, preset="laptop", steps=300, run_dir=str(trained))
 
 
 def fails_at_once():
