@@ -426,7 +426,7 @@ def test_other_commands_say_that_a_run_is_a_baselines(tmp_path, capsys):
     assert main(["train", POINT, "--from", str(run)]) == 1
     assert "baseline ppo" in capsys.readouterr().err
     assert main(["resume", str(run), "--steps", "100"]) == 1
-    assert "leave --steps and --run-dir out" in capsys.readouterr().err
+    assert "leave --steps, --run-dir and --ranks out" in capsys.readouterr().err
     assert main(["resume", str(run)]) == 1, "its task names a module, whose code would run"
     assert "--trust-run" in capsys.readouterr().err
     assert main(["resume", str(run), "--task", "gym:Pendulum-v1"]) == 1

@@ -222,7 +222,7 @@ def test_panels_of_two_sweeps_in_one_report_are_those_of_each():
 def test_every_built_in_ablation_has_lines_of_its_variants_and_panels(name, laptop):
     sweep = built_in(f"ablation/{name}", laptop=laptop)
     runs = [
-        RecordedRun(trial.run, trial.task, trial.seed, None, flatten(to_dict(trial.config())), [], {}, {})
+        RecordedRun(trial.run, trial.task, trial.seed, None, flatten(to_dict(trial.config)), [], {}, {})
         for trial in sweep.trials(Path("runs", name))
         if trial.task == sweep.tasks[0] and trial.seed == 0
     ]
