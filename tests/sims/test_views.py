@@ -99,7 +99,7 @@ def test_settings_of_its_own(plain):
     [
         (GO1, EnvConfig(num_envs=1, options=("tracking_lin_vel_scal=2",)), "Did you mean tracking_lin_vel_scale"),
         (GO1, EnvConfig(num_envs=1, options=("noise_level=much",)), "noise_level is a float, like 1.0"),
-        (GO1, EnvConfig(num_envs=1, options=("noise_level",)), "to what\\? As in noise_level=1.0"),
+        (GO1, EnvConfig(num_envs=1, options=("noise_level",)), "lacks a value. Its default is noise_level=1.0"),
         (GO1, EnvConfig(num_envs=1, options=("num_envs=5",)), "num_envs is set by --env.num-envs"),
         (GO1, EnvConfig(num_envs=1, options=("batch_size=1",)), "batch_size is set by --env.num-envs"),
         (GO1, EnvConfig(num_envs=1, options=("max_episode_steps=9",)), "set by --env.max-episode-steps"),
